@@ -1,0 +1,53 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup setup-dev run test check format bench lock clean
+
+help: ## what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(VENV)/.ready ## make .venv with everything that is needed to serve
+
+setup-dev: $(VENV)/.ready-dev ## the same, with what tests and checks need
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.lock
+	$(BIN)/pip install --quiet --require-hashes -r requirements-dev.lock
+	@touch $@
+
+run: setup ## serve VAULT_PATH, or a sample vault when it is unset
+	@exec $(BIN)/vault-mcp serve --sample .sample-vault
+
+test: setup-dev ## run the tests
+	$(BIN)/pytest
+
+check: setup-dev ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup-dev ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup-dev ## measure, with ripgrep beside it
+	$(BIN)/python -m bench
+
+lock: ## pin the newest versions of all dependencies, with hashes
+	$(PYTHON) -m venv .lock-venv
+	.lock-venv/bin/pip install --quiet pip-tools
+	.lock-venv/bin/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --extra build --output-file requirements.lock pyproject.toml
+	.lock-venv/bin/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --extra build --extra dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
+	rm -rf .lock-venv
+
+clean: ## remove what make made (never a vault)
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist

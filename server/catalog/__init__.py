@@ -1,0 +1,1 @@
+"""The catalog: every operation, declared once, served by every door."""

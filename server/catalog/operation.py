@@ -1,0 +1,41 @@
+"""What an operation is: a frozen declaration that every door can serve."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+Access = Literal["read", "write", "admin"]
+Toolset = Literal["core", "find", "edit", "graph", "devlog", "admin"]
+
+
+class Input(BaseModel):
+    """An operation's arguments. Unknown ones are refused, so that a typo is never ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Output(BaseModel):
+    """An operation's result. Fields that are None are left out: small answers."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One capability: what agents read about it, what it takes and gives, and how it runs."""
+
+    name: str
+    title: str
+    description: str
+    toolset: Toolset
+    access: Access
+    input: type[Input]
+    output: type[Output]
+    run: Callable[[Any, Any, Any], Awaitable[Output]]
+    """`run(service, caller, input)`; typed at the declaration by `operation()`."""
+    destructive: bool = False
+    idempotent: bool = False
+    subject: str | None = None
+    """The input field that a log line names (a path or a query)."""

@@ -1,0 +1,42 @@
+"""Operations about the server itself."""
+
+from typing import Any, Literal
+
+from server.catalog.operation import Input, Operation, Output
+from server.models import Caller
+from server.service import Service
+
+
+class HealthCheckInput(Input):
+    pass
+
+
+class HealthCheckOutput(Output):
+    status: Literal["ok", "degraded"]
+    mount: dict[str, Any]
+    index: dict[str, Any]
+    queue: dict[str, Any]
+    obsidian: dict[str, Any]
+    versions: dict[str, str]
+
+
+async def _health_check(
+    service: Service, caller: Caller, _args: HealthCheckInput
+) -> HealthCheckOutput:
+    return HealthCheckOutput.model_validate(await service.status.health(caller))
+
+
+HEALTH_CHECK = Operation(
+    name="health_check",
+    title="State of the vault server",
+    description=(
+        "Whether the vault is reachable and writable, how fresh the index is, writes that still wait for "
+        "upload, versions. Use it when an answer is stale or a write is unavailable."
+    ),
+    toolset="core",
+    access="read",
+    input=HealthCheckInput,
+    output=HealthCheckOutput,
+    run=_health_check,
+    idempotent=True,
+)

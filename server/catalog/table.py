@@ -1,0 +1,30 @@
+"""The table of operations. A new tool is a declaration in a module of this package and a line here."""
+
+from collections.abc import Collection
+
+from server.catalog import finding, notes, status
+from server.catalog.operation import Operation
+
+OPERATIONS: tuple[Operation, ...] = (
+    notes.NOTE_READ,
+    notes.NOTE_UPSERT,
+    finding.VAULT_SEARCH,
+    finding.VAULT_LIST,
+    notes.NOTE_INFO,
+    notes.NOTE_READ_MANY,
+    notes.NOTE_OUTLINE,
+    status.HEALTH_CHECK,
+)
+
+INSTRUCTIONS = (
+    "An Obsidian vault of markdown notes. Paths are relative to the vault, like 'devlog/topic.md'. "
+    "Find notes with vault_search (regex) or vault_list, look at long ones with note_outline and read a "
+    "section with note_read, write with note_upsert: it creates a note or appends to it, never overwrites. "
+    "Link notes as [[name]]. Results marked stale come from a copy while the vault can't be reached; "
+    "errors carry a hint that says what to do next."
+)
+
+
+def in_toolsets(toolsets: Collection[str]) -> tuple[Operation, ...]:
+    """The operations of the chosen toolsets, in the table's order."""
+    return tuple(op for op in OPERATIONS if op.toolset in toolsets)

@@ -1,0 +1,181 @@
+"""The command line: `vault-mcp serve | stdio | config check | journal | adopt`.
+
+Thin: reads the settings, opens the app, prints. Web libraries are imported only by the commands
+that need them, so that the small ones answer at once.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from server import __version__
+from server.errors import VaultError
+from server.settings import Settings, SettingsError, describe, load
+from server.telemetry import Telemetry, configure_logging
+
+BAD_SETTINGS = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    arguments = _parser().parse_args(argv)
+    command: Callable[[argparse.Namespace], int] = arguments.run
+    try:
+        return command(arguments)
+    except SettingsError as error:
+        for problem in error.problems:
+            print(f"vault-mcp: {problem}", file=sys.stderr)
+        return BAD_SETTINGS
+    except VaultError as error:
+        print(f"vault-mcp: {error.message} {error.hint}".rstrip(), file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="vault-mcp",
+        description="An Obsidian vault for AI agents, over MCP. Settings come from the environment.",
+    )
+    parser.add_argument("--version", action="version", version=f"vault-mcp {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    serve = commands.add_parser("serve", help="serve MCP over HTTP")
+    serve.add_argument(
+        "--sample",
+        metavar="FOLDER",
+        help="without VAULT_PATH, serve a sample vault copied to FOLDER",
+    )
+    serve.set_defaults(run=_serve)
+    commands.add_parser("stdio", help="serve MCP over stdin and stdout").set_defaults(run=_stdio)
+    config = commands.add_parser("config", help="look at the settings").add_subparsers(
+        metavar="COMMAND", required=True
+    )
+    check = config.add_parser(
+        "check", help="print the effective settings, or everything that is wrong with them"
+    )
+    check.add_argument("--json", action="store_true")
+    check.set_defaults(run=_config_check)
+    journal = commands.add_parser("journal", help="show the writes that are not finished")
+    journal.add_argument("--json", action="store_true")
+    journal.add_argument("--show", metavar="ID", help="print the content of one entry")
+    journal.set_defaults(run=_journal)
+    commands.add_parser(
+        "adopt", help="accept the folder at VAULT_PATH as the vault, whatever was known before"
+    ).set_defaults(run=_adopt)
+    return parser
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    sample = Path(arguments.sample).absolute() if arguments.sample else None
+    settings = _configured(sample)
+    from server.app import http_door, open_app  # noqa: PLC0415 - see the module's docstring
+    from server.doors.serve import serve_http  # noqa: PLC0415
+
+    with open_app(settings) as app:
+        return serve_http(
+            http_door(app),
+            settings.host,
+            settings.port,
+            on_listening=lambda port: _welcome(settings, port),
+        )
+
+
+def _stdio(_arguments: argparse.Namespace) -> int:
+    settings = _configured(None)
+    import asyncio  # noqa: PLC0415
+
+    from server.app import open_app, stdio_door  # noqa: PLC0415
+    from server.doors.stdio import serve_stdio  # noqa: PLC0415
+
+    with open_app(settings) as app:
+        asyncio.run(serve_stdio(stdio_door(app)))
+    return 0
+
+
+def _config_check(arguments: argparse.Namespace) -> int:
+    effective = describe(load())
+    if arguments.json:
+        print(json.dumps(effective, ensure_ascii=False, indent=2))
+    else:
+        for name, value in effective.items():
+            print(
+                f"{name}={','.join(value) if isinstance(value, list) else '' if value is None else value}"
+            )
+    return 0
+
+
+def _journal(arguments: argparse.Namespace) -> int:
+    from server.vault.journal import Item, Journal  # noqa: PLC0415
+
+    items: list[Item] = []
+    for folder in sorted(load().state_dir.glob("slot-*/journal")):
+        items += Journal(folder).items()
+    if arguments.show:
+        for item in items:
+            if item.record.id.startswith(arguments.show):
+                sys.stdout.buffer.write(item.data())
+                return 0
+        print(f"vault-mcp: no journal entry {arguments.show}", file=sys.stderr)
+        return 1
+    rows = [
+        {
+            "id": item.record.id,
+            "state": item.state,
+            "path": item.record.path,
+            "bytes": item.record.size,
+            "protocol": item.record.protocol,
+            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(item.record.created)),
+        }
+        for item in items
+    ]
+    if arguments.json:
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+    elif not rows:
+        print("The journal is empty: every write is finished.")
+    for row in rows if not arguments.json else ():
+        print("{id}  {state:<8}  {created}  {bytes:>9} B  {path}".format(**row))
+    return 0
+
+
+def _adopt(_arguments: argparse.Namespace) -> int:
+    from server.vault.guard import Guard  # noqa: PLC0415
+    from server.vault.identity import IdentityFile  # noqa: PLC0415
+
+    settings = _configured(None)
+    guard = Guard(
+        settings.vault_path,
+        marker=settings.vault_marker,
+        require_mount=settings.require_mount,
+        identity=IdentityFile(settings.state_dir / "vault.json"),
+        telemetry=Telemetry(),
+    )
+    print(f"The folder is now the vault (marker {guard.adopt()}). Restart running servers.")
+    return 0
+
+
+def _configured(sample: Path | None) -> Settings:
+    settings = load(sample=sample)
+    if sample is not None and settings.vault_path == sample and not sample.exists():
+        with as_file(files("server") / "sample") as source:
+            shutil.copytree(source, sample)
+    configure_logging(settings.log_level, settings.log_format)
+    return settings
+
+
+def _welcome(settings: Settings, port: int) -> None:
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
+    header = ' --header "Authorization: Bearer $AUTH_TOKEN"' if settings.auth == "token" else ""
+    print(
+        f"Serving {settings.vault_path}\n"
+        f"  {url}\n"
+        f"Connect Claude Code with\n"
+        f"  claude mcp add --transport http obsidian-vault {url}{header}",
+        flush=True,
+    )

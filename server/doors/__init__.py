@@ -1,0 +1,1 @@
+"""The doors: protocol in, operation call, protocol out. Nothing below knows of them."""

@@ -1,0 +1,139 @@
+"""What an HTTP request must be before anything else looks at it: pure ASGI, no protocol state.
+
+A refusal is a JSON-RPC error without an id whose data is the same payload that every other door
+gives, so that neither clients nor people ever meet a bare status or a traceback.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope
+
+from server.doors.errors import OUTWARD, payload
+from server.errors import InvalidRequest, PermissionDenied, TooLarge, VaultError
+
+
+class Refusal(Exception):  # noqa: N818 - it is an answer
+    """Ends a request with an answer; the error's own status unless HTTP knows a better one."""
+
+    def __init__(
+        self, error: VaultError, status: int | None = None, rpc: int | None = None
+    ) -> None:
+        super().__init__(error.message)
+        self._error = error
+        self._status = status or OUTWARD[error.code].status
+        self._rpc = rpc or OUTWARD[error.code].rpc
+
+    @property
+    def response(self) -> Response:
+        body = {
+            "jsonrpc": "2.0",
+            "id": None,
+            "error": {
+                "code": self._rpc,
+                "message": self._error.message,
+                "data": payload(self._error),
+            },
+        }
+        headers = {"WWW-Authenticate": "Bearer"} if self._status == 401 else {}
+        # Escapes keep whatever a client sent printable, half surrogate pairs included.
+        text = json.dumps(body, separators=(",", ":"), default=str)
+        return Response(text, self._status, headers, "application/json")
+
+
+def tidied(scope: Scope) -> Headers:
+    """The headers as they are meant: httptools keeps white space that trails a value.
+
+    `Last-Event-ID` is dropped: there is nothing to replay, and the SDK would not answer at all.
+    """
+    scope["headers"] = [
+        (name, value.strip(b" \t")) for name, value in scope["headers"] if name != b"last-event-id"
+    ]
+    return Headers(scope=scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Which hosts this server answers to and which web pages may call it; `name:*` is any port."""
+
+    hosts: Sequence[str]
+    origins: Sequence[str]
+
+    def check(self, headers: Headers) -> None:
+        """Refuse what a web page could send through a name that it bound to this address."""
+        if not _listed(headers.get("host", ""), self.hosts):
+            raise Refusal(
+                PermissionDenied(
+                    "This server does not answer to that host name.",
+                    "Add the name to the allowed hosts.",
+                ),
+                status=421,
+            )
+        origin = headers.get("origin")
+        if origin is not None and not _listed(origin, self.origins):
+            raise Refusal(
+                PermissionDenied(
+                    "Pages of that origin may not call this server.",
+                    "Add the origin to the allowed origins.",
+                )
+            )
+
+
+def _listed(value: str, allowed: Sequence[str]) -> bool:
+    value = value.lower()
+    name, _, port = value.rpartition(":")
+    return any(
+        entry in ("*", value) or (entry.endswith(":*") and entry[:-2] == name and port.isdigit())
+        for entry in map(str.lower, allowed)
+    )
+
+
+def check_json(headers: Headers) -> None:
+    """Refuse a body that doesn't say it is JSON: a form on a web page can send the others."""
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refusal(
+            InvalidRequest("The body must be JSON.", "Send Content-Type: application/json."),
+            status=415,
+        )
+
+
+def bearer(headers: Headers) -> str | None:
+    """The token that a request carries, if it carries one."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes | None:
+    """The whole body, None when the client left; refused beyond `limit` before it is held."""
+    declared = headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise _too_large(limit)
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """`receive` for whoever reads the body next."""
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return first.pop() if first else await receive()
+
+    return again
+
+
+def _too_large(limit: int) -> Refusal:
+    return Refusal(
+        TooLarge(f"A request may have {limit} bytes.", "Send less at once.", limit=limit)
+    )

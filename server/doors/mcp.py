@@ -1,0 +1,143 @@
+"""The catalog as an MCP server: tools out, calls in. Knows no transport.
+
+The low-level SDK server is driven directly: nothing between the wire and the dispatcher guesses at
+arguments, and no exception's text reaches a model.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from mcp.server.caching import CacheHint
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp.types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
+from pydantic_core import PydanticSerializationError, from_json
+
+from server.catalog.dispatch import Dispatcher, unexpected
+from server.catalog.operation import Operation, Output
+from server.doors.errors import payload
+from server.doors.schema import input_schema, output_schema
+from server.errors import InvalidRequest, NotFound, VaultError
+from server.models import Caller
+
+Context = ServerRequestContext[Any, Any]
+
+_FRESH = CacheHint(ttl_ms=300_000, scope="private")
+"""The catalog changes only with the process; what a caller may see of it is the caller's own."""
+
+
+def build_server(
+    dispatcher: Dispatcher,
+    *,
+    name: str,
+    version: str,
+    instructions: str,
+    caller: Callable[[Context], Caller],
+) -> Server[Any]:
+    """Serve every operation of `dispatcher` as a tool; `caller` tells who sent a request."""
+    tools = [_tool(operation) for operation in dispatcher.operations.values()]
+
+    async def list_tools(_ctx: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=tools)
+
+    async def call_tool(ctx: Context, params: CallToolRequestParams) -> CallToolResult:
+        if params.name not in dispatcher.operations:
+            unknown = NotFound(
+                f"There is no tool named {params.name[:80]!r}.",
+                "List the tools to see what there is.",
+            )
+            raise MCPError(code=INVALID_PARAMS, message=unknown.message, data=payload(unknown))
+        arguments = params.arguments or {}
+        try:
+            _refuse_broken_text(arguments)
+            output = await dispatcher.call(params.name, arguments, caller(ctx))
+            return _result(_text(output), failed=False)
+        except VaultError as error:
+            return _result(_replaced(payload(error)), failed=True)
+        except Exception as error:  # noqa: BLE001 - the edge: nothing of it may reach a caller
+            return _result(_replaced(payload(unexpected(error))), failed=True)
+
+    server: Server[Any] = Server(
+        name,
+        version=version,
+        instructions=instructions,
+        cache_hints={"tools/list": _FRESH, "server/discover": _FRESH},
+        get_tool_input_schema={tool.name: tool.input_schema for tool in tools}.get,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+    # The SDK's tracing costs on every message and nothing here exports spans.
+    server.middleware[:] = [_remembered_listing()]
+    return server
+
+
+def _remembered_listing() -> ServerMiddleware[Any]:
+    """Keep the wire form of `tools/list` per protocol version: building it costs milliseconds."""
+    known: dict[str, dict[str, Any]] = {}
+
+    async def answer(ctx: Context, call_next: CallNext) -> HandlerResult:
+        if ctx.method != "tools/list" or "cursor" in (ctx.params or ()):
+            return await call_next(ctx)
+        if ctx.protocol_version not in known:
+            listing = await call_next(ctx)
+            if not isinstance(listing, dict):
+                return listing
+            known[ctx.protocol_version] = listing
+        return known[ctx.protocol_version]
+
+    return answer
+
+
+def _tool(operation: Operation) -> Tool:
+    return Tool(
+        name=operation.name,
+        title=operation.title,
+        description=operation.description,
+        input_schema=input_schema(operation.input),
+        output_schema=output_schema(operation.output),
+        annotations=ToolAnnotations(
+            read_only_hint=operation.access == "read",
+            destructive_hint=operation.destructive,
+            idempotent_hint=operation.idempotent,
+            open_world_hint=False,
+        ),
+    )
+
+
+def _refuse_broken_text(arguments: dict[str, Any]) -> None:
+    """Half a surrogate pair is no text: it could be neither stored nor sent back."""
+    try:
+        json.dumps(arguments, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise InvalidRequest("The arguments are not valid Unicode.", "Send UTF-8.") from None
+
+
+def _text(output: Output) -> str:
+    try:
+        return output.model_dump_json(exclude_none=True)
+    except PydanticSerializationError:
+        return _replaced(output.model_dump(mode="json", exclude_none=True))
+
+
+def _replaced(data: dict[str, Any]) -> str:
+    """JSON in which a name that is no text on disk has question marks: better than no answer."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
+    return text.encode(errors="replace").decode()
+
+
+def _result(text: str, *, failed: bool) -> CallToolResult:
+    """Both forms of one answer: compact JSON for clients that read text, the same as data."""
+    return CallToolResult(
+        content=[TextContent(text=text)], structured_content=from_json(text), is_error=failed
+    )

@@ -1,0 +1,108 @@
+"""The process around the HTTP door: its socket, its signals, its end."""
+
+import asyncio
+import contextlib
+import logging
+import math
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from server.doors.errors import OUTWARD
+from server.doors.streams import Responses
+from server.telemetry import log
+
+
+def serve_http(
+    app: FastAPI,
+    host: str,
+    port: int,
+    *,
+    grace_seconds: float = 3,
+    on_listening: Callable[[int], None] | None = None,
+) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code. A second signal does not wait.
+
+    Calls in flight may take `grace_seconds` more. The socket is bound first: an address
+    that can't be had ends in one line on stderr.
+    """
+    try:
+        listener = _bound(host, port)
+    except OSError as error:
+        sys.stderr.write(f"vault-mcp: can't listen on {host}:{port}: {_reason(error)}\n")
+        return OUTWARD["unavailable"].exit
+    config = uvicorn.Config(
+        app,
+        lifespan="on",
+        loop="auto",
+        http="auto",
+        ws="none",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=math.ceil(grace_seconds + 0.5),
+    )
+    server = _Server(config, app.state.responses, grace_seconds)
+    with listener:
+        log(logging.INFO, "listening", host=host, port=listener.getsockname()[1])
+        if on_listening is not None:
+            on_listening(listener.getsockname()[1])
+        try:
+            server.run(sockets=[listener])
+        except SystemExit:  # uvicorn's way to say that the lifespan did not start; it logged why
+            return OUTWARD["internal_error"].exit
+    return 0
+
+
+def _reason(error: OSError) -> str:
+    # Python adds the address to the text of some of these, which the line already has.
+    number = error.errno or 0
+    return os.strerror(number) if number > 0 else str(error.strerror or error)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family, _, _, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    return socket.create_server(address[:2], family=family, backlog=1024)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that ends endless streams before it waits, and returns after a signal."""
+
+    def __init__(self, config: uvicorn.Config, responses: Responses, grace_seconds: float) -> None:
+        super().__init__(config)
+        self._responses = responses
+        self._grace_seconds = grace_seconds
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._responses.stop()
+        overdue = asyncio.get_running_loop().call_later(
+            self._grace_seconds, self._responses.abandon
+        )
+        await super().shutdown(sockets)
+        overdue.cancel()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # A plain function: the SSE library looks for uvicorn behind a bound handler and would cut
+        # every answer in flight at the first signal.
+        def received(_number: int, _frame: FrameType | None) -> None:
+            self.force_exit = self.should_exit
+            self.should_exit = True
+
+        before = {
+            number: signal.signal(number, received) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

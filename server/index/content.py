@@ -1,0 +1,51 @@
+"""The rows that belong to one note and go with it: tags to tasks, full text, its own links."""
+
+from collections.abc import Iterable, Sequence
+
+import apsw
+
+from server.index.facts import Facts
+from server.index.links import Resolver
+from server.index.schema import DETAILS
+
+_INSERTS = {
+    "tags": "INSERT INTO tags(note, tag_lc, tag, direct) VALUES(?,?,?,?)",
+    "props": "INSERT INTO props(note, n, key_lc, key, listed, type, value) VALUES(?,?,?,?,?,?,?)",
+    "aliases": "INSERT INTO aliases(note, n, alias_lc, alias) VALUES(?,?,?,?)",
+    "headings": "INSERT INTO headings(note, n, level, text, line, start) VALUES(?,?,?,?,?,?)",
+    "blocks": "INSERT INTO blocks(note, n, block, line, start) VALUES(?,?,?,?,?)",
+    "tasks": "INSERT INTO tasks(note, n, mark, text, line, done) VALUES(?,?,?,?,?,?)",
+}
+_LINK = (
+    "INSERT INTO links(src, dst, n, kind, embed, target, name_lc, sub, alias, line, pos, end) "
+    f"VALUES({', '.join('?' * 12)})"
+)
+_FTS = "INSERT INTO fts(rowid, title, aliases, headings, tags, body) VALUES(?,?,?,?,?,?)"
+_CLEAR = (
+    *(f"DELETE FROM {table} WHERE note=?" for table in DETAILS),  # noqa: S608 - our own names
+    "DELETE FROM links WHERE src=?",
+    "DELETE FROM fts WHERE rowid=?",
+)
+
+
+def insert_content(db: apsw.Connection, notes: Sequence[tuple[int, str, Facts]]) -> None:
+    """Store what the notes (id, path, facts) say; their rows in `notes` are there already."""
+    for table, statement in _INSERTS.items():
+        rows = [(note, *row) for note, _, facts in notes for row in getattr(facts, table)]
+        db.executemany(statement, rows)
+    db.executemany(_FTS, [(note, *facts.text) for note, _, facts in notes if facts.text])
+    resolver = Resolver(db)
+    links = [
+        (note, resolver.resolve(link[3], path, note), *link)
+        for note, path, facts in notes
+        for link in facts.links
+    ]
+    db.executemany(_LINK, links)
+
+
+def clear_content(db: apsw.Connection, notes: Iterable[int]) -> None:
+    """Delete what the notes say; links of others that lead to them are left to be resolved."""
+    bindings = [(note,) for note in notes]
+    if bindings:
+        for statement in _CLEAR:
+            db.executemany(statement, bindings)

@@ -1,0 +1,185 @@
+"""What can be asked of the index. Every answer comes from a read-only connection."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from server.index.mirror import Mirror
+from server.index.names import key_of
+from server.index.pool import Pool
+from server.index.rows import COLUMNS, Counts, LinkRow, Located, Row, SnapshotRow, row_of
+from server.index.schema import select
+from server.index.suggest import near_misses
+from server.models import Kind
+
+Match = Callable[[str], bool]
+
+_ROW = f"SELECT {COLUMNS} FROM notes"  # noqa: S608 - our own names
+_LINK = (
+    "SELECT s.path, d.path, l.kind, l.embed, l.target, l.sub, l.alias, l.line, l.pos, l.end "
+    "FROM links l JOIN notes s ON s.id=l.src LEFT JOIN notes d ON d.id=l.dst "
+)
+_ID = "(SELECT id FROM notes WHERE path=?)"
+
+
+class Reads:
+    """The reading half of the index; any thread may call it at any time."""
+
+    def __init__(self, file: Path, mirror: Mirror) -> None:
+        self._file = file
+        self._mirror = mirror
+        self._pool = Pool(file)
+
+    def get(self, path: str) -> Row | None:
+        """The row of exactly this path."""
+        return next(iter(self._rows("WHERE path=?", path)), None)
+
+    def match(self, path: str) -> list[Row]:
+        """Every row whose path is this one whatever its case and Unicode form."""
+        return self._rows("WHERE key=? ORDER BY path", key_of(path))
+
+    def suggest(self, path: str, limit: int = 3, match: Match | None = None) -> list[str]:
+        """Paths that may have been meant by one that isn't there, the likeliest first."""
+        with self._read() as db:
+            return near_misses(db, path, limit, match)
+
+    def text(self, row: Row) -> bytes | None:
+        """The note's bytes, or None when the mirror doesn't have them any more."""
+        found = self._mirror.text(row.segment, row.offset, row.length, row.etag)
+        if found is not None or row.segment is None:
+            return found
+        # Compaction may have moved the text since the row was read.
+        now = self.get(row.path)
+        if now is None or now.etag != row.etag:
+            return None
+        return self._mirror.text(now.segment, now.offset, now.length, now.etag)
+
+    def snapshot(self) -> list[SnapshotRow]:
+        """All that is known, in path order, for comparison with the disk."""
+        rows = self._all(
+            "SELECT path, disk, kind, size, mtime_ns, etag, racy FROM notes ORDER BY path"
+        )
+        return [
+            SnapshotRow(path, disk, kind, size, mtime_ns, etag, bool(racy))
+            for path, disk, kind, size, mtime_ns, etag, racy in rows
+        ]
+
+    def children(
+        self,
+        folder: str = "",
+        depth: int | None = None,
+        kind: Kind | None = None,
+        match: Match | None = None,
+        *,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> tuple[list[Row], int]:
+        """One page of what is below a folder, in path order, and how much there is in all."""
+        where, bindings = _below(folder, depth, kind)
+        if match is None:
+            total = self._all(f"SELECT count(*) FROM notes {where}", *bindings)[0][0]  # noqa: S608
+            page = f"{where} ORDER BY path LIMIT ? OFFSET ?"
+            return self._rows(page, *bindings, limit, offset), total
+        rows = self._all(f"SELECT id, path FROM notes {where} ORDER BY path", *bindings)  # noqa: S608
+        ids = [note for note, path in rows if match(path)]
+        chosen = [self._rows("WHERE id=?", note) for note in ids[offset : offset + limit]]
+        return [row for found in chosen for row in found], len(ids)
+
+    def paths(
+        self, match: Match | None = None, limit: int | None = None, kind: Kind | None = "note"
+    ) -> list[str]:
+        """Paths in order, of notes unless told otherwise."""
+        where, bindings = _below("", None, kind)
+        found: list[str] = []
+        for (path,) in self._all(f"SELECT path FROM notes {where} ORDER BY path", *bindings):  # noqa: S608
+            if limit is not None and len(found) >= limit:
+                break
+            if match is None or match(path):
+                found.append(path)
+        return found
+
+    def link_counts(self, path: str) -> tuple[int, int]:
+        """How many links of other notes lead here, and how many lead from here to elsewhere."""
+        inward = f"SELECT count(*) FROM links WHERE dst={_ID} AND src IS NOT dst"  # noqa: S608
+        outward = f"SELECT count(*) FROM links WHERE src={_ID} AND src IS NOT dst"  # noqa: S608
+        return self._all(inward, path)[0][0], self._all(outward, path)[0][0]
+
+    def inbound(self, path: str) -> list[LinkRow]:
+        """The links that lead here, by source and place."""
+        return self._links(f"WHERE l.dst={_ID} ORDER BY s.path, l.n", path)
+
+    def outbound(self, path: str) -> list[LinkRow]:
+        """The links of a note, in their order."""
+        return self._links(f"WHERE l.src={_ID} ORDER BY l.n", path)
+
+    def locate(self, segment: int, offset: int) -> Located | None:
+        """The note that owns a byte of a segment, or None when it belongs to no live note."""
+        rows = self._all(
+            "SELECT path, offset, length FROM notes WHERE segment=? AND offset<=? "
+            "ORDER BY offset DESC LIMIT 1",
+            segment,
+            offset,
+        )
+        if not rows or offset >= rows[0][1] + rows[0][2]:
+            return None
+        return Located(*rows[0])
+
+    def reading(self) -> AbstractContextManager[list[tuple[int, Path]]]:
+        """The segments as (number, file); none of the files goes away inside the block."""
+        return self._mirror.reading()
+
+    def counts(self) -> Counts:
+        rows = self._all("SELECT kind, count(*), sum(words) FROM notes GROUP BY kind")
+        by_kind = {kind: (count, words) for kind, count, words in rows}
+        notes, words = by_kind.get("note", (0, 0))
+        return Counts(
+            notes, by_kind.get("attachment", (0, 0))[0], by_kind.get("folder", (0, 0))[0], words
+        )
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes on disk by part: db, wal, mirror."""
+        wal = self._file.with_name(self._file.name + "-wal")
+        return {
+            "db": self._file.stat().st_size,
+            "wal": wal.stat().st_size if wal.exists() else 0,
+            "mirror": sum(self._mirror.sizes().values()),
+        }
+
+    def fts_count(self, query: str) -> int:
+        """How many notes an FTS5 query matches."""
+        return int(self._all("SELECT count(*) FROM fts WHERE fts MATCH ?", query)[0][0])
+
+    def _rows(self, where: str, *bindings: Any) -> list[Row]:
+        return [row_of(values) for values in self._all(f"{_ROW} {where}", *bindings)]
+
+    def _links(self, where: str, path: str) -> list[LinkRow]:
+        return [
+            LinkRow(src, dst, kind, bool(embed), *rest)
+            for src, dst, kind, embed, *rest in self._all(_LINK + where, path)
+        ]
+
+    def _all(self, statement: str, *bindings: Any) -> list[tuple[Any, ...]]:
+        with self._read() as db:
+            return select(db, statement, *bindings)
+
+    @contextmanager
+    def _read(self) -> Iterator[apsw.Connection]:
+        with self._pool.connection() as db:
+            yield db
+
+
+def _below(folder: str, depth: int | None, kind: Kind | None) -> tuple[str, list[Any]]:
+    conditions, bindings = ["1"], list[Any]()
+    if folder:
+        conditions.append("path > ? AND path < ?")
+        bindings += [folder + "/", folder + "0"]
+    if depth is not None:
+        conditions.append("length(path) - length(replace(path, '/', '')) < ?")
+        bindings.append(depth + (folder.count("/") + 1 if folder else 0))
+    if kind is not None:
+        conditions.append("kind = ?")
+        bindings.append(kind)
+    return "WHERE " + " AND ".join(conditions), bindings

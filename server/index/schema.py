@@ -1,0 +1,103 @@
+"""The tables, and how a connection to them is opened.
+
+One row of `notes` stands for any file or folder, so that links and listings speak of one id. The
+FTS table is contentless: its rowid is the note's id and the text itself is in the mirror.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+VERSION = 1
+
+TABLES = """
+CREATE TABLE folders(id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE);
+CREATE TABLE notes(
+    id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, disk TEXT NOT NULL, key TEXT NOT NULL,
+    name_lc TEXT, folder_id INTEGER NOT NULL, kind TEXT NOT NULL, size INTEGER NOT NULL,
+    mtime_ns INTEGER NOT NULL, etag TEXT, md5 TEXT, title TEXT, words INTEGER NOT NULL DEFAULT 0,
+    warning TEXT, racy INTEGER NOT NULL DEFAULT 0, indexed_at_ns INTEGER NOT NULL,
+    segment INTEGER, offset INTEGER, length INTEGER);
+CREATE INDEX notes_key ON notes(key);
+CREATE INDEX notes_name ON notes(name_lc);
+CREATE INDEX notes_folder ON notes(folder_id);
+CREATE INDEX notes_segment ON notes(segment, offset, length) WHERE segment IS NOT NULL;
+CREATE TABLE links(
+    src INTEGER, n INTEGER, dst INTEGER, kind TEXT, embed INTEGER, target TEXT, name_lc TEXT,
+    sub TEXT, alias TEXT, line INTEGER, pos INTEGER, end INTEGER,
+    PRIMARY KEY(src, n)) WITHOUT ROWID;
+CREATE INDEX links_dst ON links(dst) WHERE dst IS NOT NULL;
+CREATE INDEX links_name ON links(name_lc) WHERE name_lc IS NOT NULL;
+CREATE TABLE tags(
+    tag_lc TEXT, note INTEGER, tag TEXT, direct INTEGER, PRIMARY KEY(tag_lc, note)) WITHOUT ROWID;
+CREATE INDEX tags_note ON tags(note);
+CREATE TABLE props(
+    note INTEGER, n INTEGER, key_lc TEXT, key TEXT, listed INTEGER, type TEXT, value,
+    PRIMARY KEY(note, n)) WITHOUT ROWID;
+CREATE INDEX props_key ON props(key_lc, type, value);
+CREATE TABLE aliases(
+    note INTEGER, n INTEGER, alias_lc TEXT, alias TEXT, PRIMARY KEY(note, n)) WITHOUT ROWID;
+CREATE INDEX aliases_alias ON aliases(alias_lc);
+CREATE TABLE headings(
+    note INTEGER, n INTEGER, level INTEGER, text TEXT, line INTEGER, start INTEGER,
+    PRIMARY KEY(note, n)) WITHOUT ROWID;
+CREATE TABLE blocks(
+    note INTEGER, n INTEGER, block TEXT, line INTEGER, start INTEGER,
+    PRIMARY KEY(note, n)) WITHOUT ROWID;
+CREATE TABLE tasks(
+    note INTEGER, n INTEGER, mark TEXT, text TEXT, line INTEGER, done INTEGER,
+    PRIMARY KEY(note, n)) WITHOUT ROWID;
+CREATE TABLE changes(
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER, kind TEXT, path TEXT, old_path TEXT);
+CREATE VIRTUAL TABLE fts USING fts5(
+    title, aliases, headings, tags, body,
+    content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 2');
+"""
+
+DETAILS = ("tags", "props", "aliases", "headings", "blocks", "tasks")
+"""The tables that hold a note's own rows under `note`."""
+
+_PRAGMAS = "PRAGMA mmap_size=268435456; PRAGMA cache_size=-8192; PRAGMA temp_store=MEMORY;"
+
+
+def connect_writer(file: Path) -> apsw.Connection:
+    """The one connection that writes. Raises an `apsw.Error` when the file is no sound index."""
+    file.touch(mode=0o600)
+    db = apsw.Connection(str(file))
+    try:
+        db.set_busy_timeout(10_000)
+        # Only an empty file takes the page size; only a checkpoint thread may pay for checkpoints.
+        db.execute("PRAGMA page_size=8192; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;")
+        db.execute("PRAGMA wal_autocheckpoint=0; PRAGMA journal_size_limit=67108864;" + _PRAGMAS)
+        if _is_empty(db):
+            with db:
+                db.execute(TABLES)
+                db.execute(f"PRAGMA user_version={VERSION}")
+        db.execute("SELECT max(id) FROM notes").fetchall()
+        db.execute("SELECT count(*) FROM fts WHERE fts MATCH 'probe'").fetchall()
+    except BaseException:
+        db.close(True)
+        raise
+    return db
+
+
+def connect_reader(file: Path) -> apsw.Connection:
+    """A connection that can only read."""
+    db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+    db.set_busy_timeout(10_000)
+    db.execute(_PRAGMAS)
+    return db
+
+
+def select(db: apsw.Connection, statement: str, *bindings: Any) -> list[tuple[Any, ...]]:
+    """All rows of a query."""
+    return db.execute(statement, bindings).fetchall()
+
+
+def version(db: apsw.Connection) -> int:
+    return int(db.pragma("user_version"))
+
+
+def _is_empty(db: apsw.Connection) -> bool:
+    return not select(db, "SELECT 1 FROM sqlite_schema LIMIT 1")

@@ -1,0 +1,296 @@
+"""Reconciles the index with the disk, again and again, and never believes a vault that looks wrong.
+
+A scan that fails changes nothing but what it had already read; nothing is ever removed from the index
+without a complete walk of a mount that was the same and healthy before and after it.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from server.errors import NotFound, TooLarge, VaultError
+from server.index.rows import Document
+from server.index.store import Index
+from server.models import Entry, NotePath, etag_of
+from server.scanner.diff import Known, diff, is_racy
+from server.scanner.walk import walk
+from server.telemetry import Telemetry, log
+from server.vault.vault import Found, Vault
+from server.workers import Workers
+
+_BATCH = 250
+_MASS = 20
+_HOLD_SECONDS = 600.0
+
+Phase = Literal["idle", "walking", "reading"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where the scanner is; a cached value that any thread may read."""
+
+    phase: Phase = "idle"
+    done: int = 0
+    total: int = 0
+    first_done: bool = False
+    last_success: float | None = None
+    last_error: str | None = None
+    last_seconds: float | None = None
+    held_removals: int = 0
+
+
+@dataclass(slots=True)
+class Report:
+    """What one scan changed."""
+
+    added: int = 0
+    modified: int = 0
+    moved: int = 0
+    removed: int = 0
+    held: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.added + self.modified + self.moved + self.removed
+
+
+class Scanner:
+    """One scan at a time: from its own thread (`run`), or on request (`scan`)."""
+
+    def __init__(
+        self,
+        vault: Vault,
+        index: Index,
+        workers: Workers,
+        telemetry: Telemetry,
+        *,
+        interval: float,
+        timeout: float,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._vault = vault
+        self._index = index
+        self._workers = workers
+        self._telemetry = telemetry
+        self._interval = interval
+        self._timeout = timeout
+        self._now = now
+        self._scanning = threading.Lock()
+        self._wake = threading.Event()
+        self._held_since: float | None = None
+        self.progress = Progress(first_done=index.counts().notes > 0)
+        telemetry.scan_progress.set(1)
+
+    def run(self, stopping: threading.Event) -> None:
+        """Scan until told to stop: often while things change, seldom while they don't."""
+        pause = self._interval
+        self._vault.guard.looked.wait(self._timeout)
+        while not stopping.is_set():
+            started = time.monotonic()
+            report = self.scan_safely()
+            quiet = report is not None and report.total == 0
+            # A plain folder is cheap to look at; a remote is asked less often while it is quiet.
+            longest = self._interval * (4 if self._is_remote() else 1)
+            pause = min(pause * 1.5, longest) if quiet else self._interval
+            spent = time.monotonic() - started
+            self._wake.wait(max(pause, spent) if report is not None else min(2.0, self._interval))
+            self._wake.clear()
+
+    def wake(self) -> None:
+        """Make `run` scan now (the mount came back, somebody asks, the server stops)."""
+        self._wake.set()
+
+    def scan_safely(self) -> Report | None:
+        """One scan whose failure is logged and counted, not raised."""
+        try:
+            return self.scan()
+        except VaultError as error:
+            self._failed(
+                error.code if self._vault.guard.health.ok else self._vault.guard.health.state
+            )
+        except Exception as error:  # noqa: BLE001 - the loop must outlive any one scan
+            logging.getLogger("vault_mcp").exception("scan failed")
+            self._failed(type(error).__name__)
+        return None
+
+    def scan(self) -> Report:
+        """Walk, compare, read what differs, store it. Raises when the vault can't be trusted."""
+        with self._scanning:
+            started, started_ns = time.perf_counter(), time.time_ns()
+            generation = self._vault.guard.pin().generation
+            # The snapshot comes before the walk: what is written meanwhile can look new or changed,
+            # which costs a second look, but never removed.
+            known = self._index.snapshot()
+            self._set(phase="walking", done=0, total=0)
+            entries = walk(self._vault, self._workers, self._timeout)
+            if (
+                self._vault.guard.probe().state != "ok"
+                or self._vault.guard.pin().generation != generation
+            ):
+                raise NotFound("The mount changed during the scan.")
+            report = self._apply(entries, known, started_ns)
+            self._finished(
+                report,
+                time.perf_counter() - started,
+                has_notes=any(e.kind == "note" for e in entries),
+            )
+            return report
+
+    def _apply(self, entries: Sequence[Entry], known: Sequence[Known], started_ns: int) -> Report:
+        changes = diff(entries, known)
+        report = Report()
+        known_paths = {row.path: row for row in known}
+        others = [e for e in (*changes.added, *changes.modified) if e.kind != "note"]
+        if others:
+            self._index.put_files(others)
+        notes = [e for e in (*changes.modified, *changes.added) if e.kind == "note"]
+        gone = {row.path: row for row in changes.removed}
+        moved_from = {row.etag: row for row in changes.removed if row.kind == "note" and row.etag}
+        self._set(phase="reading", done=0, total=len(notes))
+        for start in range(0, len(notes), _BATCH):
+            batch = notes[start : start + _BATCH]
+            self._store(self._read(batch), known_paths, moved_from, gone, report)
+            self._set(phase="reading", done=start + len(batch), total=len(notes))
+        self._remove(list(gone), len(known), started_ns, report)
+        return report
+
+    def _read(self, entries: Sequence[Entry]) -> list["_Read"]:
+        return [
+            read
+            for read in self._workers.map(self._timeout, self._read_one, entries)
+            if read is not None
+        ]
+
+    def _read_one(self, entry: Entry) -> "_Read | None":
+        looked = time.time_ns()
+        try:
+            found = self._vault.read(NotePath(entry.disk))
+        except TooLarge:
+            return _Read(entry, None, looked)
+        except VaultError as error:
+            # One note that can't be read (permissions, a name that the disk refuses) must not stop
+            # the scan of the others; a mount that fails must.
+            if self._vault.guard.health.ok and error.code not in ("timeout",):
+                log(logging.WARNING, "a note can't be read", path=entry.path, why=error.code)
+                return None
+            raise
+        return _Read(entry, found, looked) if found is not None else None
+
+    def _store(
+        self,
+        reads: Sequence["_Read"],
+        known: dict[str, Known],
+        moved_from: dict[str, Known],
+        gone: dict[str, Known],
+        report: Report,
+    ) -> None:
+        documents: list[Document] = []
+        for read in reads:
+            entry, row = read.entry, known.get(read.entry.path)
+            if read.found is None:
+                self._index.put_files([entry])
+                continue
+            data, stat = read.found.content.data, read.found.content.stat
+            racy = is_racy(stat.mtime_ns, read.looked_ns)
+            etag = etag_of(data)
+            if row is not None and row.etag == etag and row.disk == entry.disk:
+                self._index.touch(entry.path, stat, racy)
+                continue
+            source = moved_from.pop(etag, None) if row is None else None
+            if source is not None:
+                self._index.rename(source.path, entry.path, entry.disk, stat)
+                gone.pop(source.path, None)
+                report.moved += 1
+                continue
+            documents.append(Document(entry.path, entry.disk, data, stat, racy, read.looked_ns))
+            if row is None:
+                report.added += 1
+            else:
+                report.modified += 1
+        if documents:
+            self._index.put(documents)
+
+    def _remove(self, paths: list[str], known: int, started_ns: int, report: Report) -> None:
+        if not paths:
+            self._held_since = None
+            return
+        if len(paths) > _MASS and len(paths) > known / 2 and self._hold():
+            report.held = len(paths)
+            log(
+                logging.WARNING,
+                "most of the vault vanished: kept in the index for now",
+                paths=len(paths),
+                of=known,
+            )
+            return
+        self._held_since = None
+        self._index.remove(paths, before_ns=started_ns)
+        report.removed = len(paths)
+
+    def _hold(self) -> bool:
+        """A mass removal is believed only when it lasts: a remote may show a part for a while."""
+        self._held_since = self._held_since if self._held_since is not None else self._now()
+        return self._now() - self._held_since < _HOLD_SECONDS
+
+    def _is_remote(self) -> bool:
+        try:
+            return self._vault.guard.pin().is_rclone
+        except VaultError:
+            return False
+
+    def _finished(self, report: Report, seconds: float, *, has_notes: bool) -> None:
+        self._vault.guard.remember(populated=has_notes)
+        self._telemetry.scans.labels("ok").inc()
+        self._telemetry.scan_seconds.observe(seconds)
+        self._telemetry.scan_last.set(self._now())
+        for kind in ("added", "modified", "moved", "removed"):
+            self._telemetry.scan_changes.labels(kind).inc(getattr(report, kind))
+        self.publish_sizes()
+        first = not self.progress.first_done
+        self.progress = Progress(
+            first_done=True,
+            last_success=self._now(),
+            last_seconds=seconds,
+            held_removals=report.held,
+        )
+        self._telemetry.scan_progress.set(1)
+        if first or report.total:
+            log(
+                logging.INFO, "scan", added=report.added, modified=report.modified, moved=report.moved,
+                removed=report.removed, seconds=round(seconds, 2), notes=self._index.counts().notes,
+            )  # fmt: skip
+
+    def publish_sizes(self) -> None:
+        """Set the gauges that describe the index."""
+        self._telemetry.notes.set(self._index.counts().notes)
+        for part, size in self._index.sizes().items():
+            self._telemetry.index_bytes.labels(part).set(size)
+
+    def _failed(self, why: str) -> None:
+        self._telemetry.scans.labels("failed").inc()
+        if self.progress.last_error != why:
+            log(logging.WARNING, "scan given up, nothing removed", why=why)
+        self._set(phase="idle", last_error=why)
+        self._telemetry.scan_progress.set(1)
+
+    def _set(
+        self, *, phase: Phase, done: int = 0, total: int = 0, last_error: str | None = None
+    ) -> None:
+        was = self.progress
+        self.progress = Progress(
+            phase, done, total, was.first_done, was.last_success, last_error or was.last_error,
+            was.last_seconds, was.held_removals,
+        )  # fmt: skip
+        self._telemetry.scan_progress.set(done / total if total else 0)
+        if total >= 2000 and done and done % 2000 == 0:
+            log(logging.INFO, "indexing", done=done, total=total)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    entry: Entry
+    found: Found | None
+    looked_ns: int

@@ -1,0 +1,20 @@
+"""The use cases: what a caller can ask of the vault, whatever door it came through.
+
+The edge between coroutines and the synchronous rooms below: every touch of the mount runs in a pool
+of its own with a deadline, so that a mount that hangs never hangs the server.
+"""
+
+from dataclasses import dataclass
+
+from server.service.finding import Finding
+from server.service.notes import Notes
+from server.service.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """All use cases, by what they are about."""
+
+    notes: Notes
+    finding: Finding
+    status: Status

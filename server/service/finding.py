@@ -1,0 +1,301 @@
+"""Finding things: lists from the index, regex search by ripgrep over the local mirror.
+
+Never touches the mount: what was last seen of the vault answers, and says how fresh it is.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from server.access import Access
+from server.errors import NotFound, VaultError
+from server.index.rows import Located, Row
+from server.index.store import Index
+from server.models import Caller, Kind
+from server.search.hits import Hit
+from server.search.ripgrep import Case, Ripgrep
+from server.service.freshness import Clock, Freshness
+from server.service.globs import matcher
+from server.telemetry import Telemetry
+from server.vault.obsidian import ObsidianLinks
+from server.vault.paths import parse_folder
+from server.workers import Deadline, Workers
+
+COUNT_CAP = 5_000
+"""Matches counted before a search stops: an agent that gets this many must ask more precisely."""
+_PIPE_NOTES, _PIPE_BYTES = 2_000, 8 << 20
+LINE_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One matching line."""
+
+    path: str
+    line: int
+    text: str
+    before: Sequence[str] | None
+    after: Sequence[str] | None
+    obsidian_url: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """A page of matching lines. `capped`: there are more than `total`."""
+
+    results: Sequence[Match]
+    total: int
+    truncated: bool
+    capped: bool
+    freshness: Freshness
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of files and folders."""
+
+    path: str
+    entries: Sequence[Row]
+    total: int
+    freshness: Freshness
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    path: str
+    start: int
+    """Byte offset of the line in its note."""
+    text: bytes
+    span: tuple[int, int]
+
+
+class Finding:
+    """The use cases that answer from the index and the mirror."""
+
+    def __init__(
+        self,
+        index: Index,
+        ripgrep: Ripgrep,
+        access: Access,
+        clock: Clock,
+        obsidian: Callable[[], ObsidianLinks],
+        local: Workers,
+        telemetry: Telemetry,
+        *,
+        timeout: float = 10.0,
+    ) -> None:
+        self._index = index
+        self._ripgrep = ripgrep
+        self._access = access
+        self._clock = clock
+        self._obsidian = obsidian
+        self._local = local
+        self._telemetry = telemetry
+        self._timeout = timeout
+
+    async def browse(
+        self,
+        caller: Caller,
+        raw_path: str | None,
+        *,
+        depth: int,
+        glob: str | None,
+        kind: Kind | None,
+        limit: int,
+        offset: int,
+    ) -> Listing:
+        """What is below a folder, in path order. Raises `NotFound` for a folder that isn't there."""
+        folder = parse_folder(raw_path)
+        self._access.require(caller, "read", folder)
+        sees, matches = self._access.sees(caller), matcher(glob)
+
+        def run() -> Listing:
+            actual = self._actual_folder(folder)
+            rows, total = self._index.children(
+                actual,
+                depth,
+                kind,
+                lambda path: sees(path) and (matches is None or matches(path)),
+                limit=limit,
+                offset=offset,
+            )
+            return Listing(actual, rows, total, self._clock.now())
+
+        return await self._local.run_async(Deadline.after(self._timeout), run)
+
+    def _actual_folder(self, folder: str) -> str:
+        if not folder:
+            return folder
+        rows = [row for row in self._index.match(folder) if row.kind == "folder"]
+        exact = [row.path for row in rows if row.path == folder] or [row.path for row in rows]
+        if exact:
+            return exact[0]
+        near = self._index.suggest(folder)
+        raise NotFound(
+            f"There is no folder {folder!r}.",
+            f"Did you mean {', '.join(near)}?"
+            if near
+            else "List the vault's root to see what is there.",
+        )
+
+    async def search(
+        self,
+        caller: Caller,
+        query: str,
+        *,
+        path_filter: str | None,
+        case: Case,
+        context: int,
+        limit: int,
+        offset: int,
+    ) -> Matches:
+        """Lines that match a regex, by path and line. Raises `InvalidRequest` for a bad regex."""
+        self._access.require(caller, "read", "")
+        sees, matches = self._access.sees(caller), matcher(path_filter)
+        allowed = sees if matches is None else lambda path: sees(path) and matches(path)
+
+        def run() -> Matches:
+            found, capped = self._grep(query, allowed, narrowed=matches is not None, case=case)
+            found.sort(key=lambda line: (line.path, line.start))
+            page = found[offset : offset + limit]
+            return Matches(
+                self._matches(page, context),
+                len(found),
+                capped or offset + len(page) < len(found),
+                capped,
+                self._clock.now(),
+            )
+
+        return await self._local.run_async(Deadline.after(self._timeout + 2), run)
+
+    def _grep(
+        self, query: str, allowed: Callable[[str], bool], *, narrowed: bool, case: Case
+    ) -> tuple[list[_Line], bool]:
+        found: list[_Line] = []
+        outcome = "error"
+        with self._telemetry.rg_seconds.time():
+            try:
+                few = self._few(allowed) if narrowed else None
+                if few is not None:
+                    self._grep_some(query, few, case, found)
+                else:
+                    self._grep_all(query, allowed, case, found)
+                outcome = "ok"
+            except VaultError as error:
+                outcome = error.code
+                raise
+            finally:
+                self._telemetry.rg_runs.labels(outcome).inc()
+        return found[:COUNT_CAP], len(found) > COUNT_CAP
+
+    def _grep_all(
+        self, query: str, allowed: Callable[[str], bool], case: Case, found: list[_Line]
+    ) -> None:
+        verdicts: dict[str, bool] = {}
+        last: Located | None = None
+        last_segment = -1
+        with self._index.reading() as segments:
+
+            def on_hit(hit: Hit) -> bool:
+                nonlocal last, last_segment
+                segment = segments[hit.file][0]
+                # Hits of a file come in order, so most fall into the note of the one before.
+                if (
+                    last is None
+                    or segment != last_segment
+                    or not last.start <= hit.offset < last.start + last.length
+                ):
+                    last, last_segment = self._index.locate(segment, hit.offset), segment
+                if last is None:
+                    return True
+                if last.path not in verdicts:
+                    verdicts[last.path] = allowed(last.path)
+                if verdicts[last.path]:
+                    found.append(_Line(last.path, hit.offset - last.start, hit.text, _span(hit)))
+                return len(found) <= COUNT_CAP
+
+            self._ripgrep.search(
+                query,
+                [path for _, path in segments],
+                case=case,
+                timeout=self._timeout,
+                on_hit=on_hit,
+            )
+
+    def _few(self, allowed: Callable[[str], bool]) -> list[tuple[str, bytes]] | None:
+        """The texts of the allowed notes when they are few enough to be piped; else None."""
+        paths = self._index.paths(allowed, kind="note")
+        if len(paths) > _PIPE_NOTES:
+            return None
+        texts, size = [], 0
+        for path in paths:
+            row = self._index.get(path)
+            data = self._index.text(row) if row is not None else None
+            if data is not None:
+                texts.append((path, data))
+                size += len(data) + 1
+            if size > _PIPE_BYTES:
+                return None
+        return texts
+
+    def _grep_some(
+        self, query: str, texts: Sequence[tuple[str, bytes]], case: Case, found: list[_Line]
+    ) -> None:
+        starts, position = [], 0
+        for _, data in texts:
+            starts.append(position)
+            position += len(data) + 1
+
+        def on_hit(hit: Hit) -> bool:
+            at = bisect_right(starts, hit.offset) - 1
+            path, data = texts[at]
+            if hit.offset - starts[at] < max(len(data), 1):
+                found.append(_Line(path, hit.offset - starts[at], hit.text, _span(hit)))
+            return len(found) <= COUNT_CAP
+
+        joined = b"".join(data + b"\n" for _, data in texts)
+        self._ripgrep.search_bytes(query, joined, case=case, timeout=self._timeout, on_hit=on_hit)
+
+    def _matches(self, lines: Sequence[_Line], context: int) -> list[Match]:
+        matches: list[Match] = []
+        data = b""
+        for line in lines:
+            first = not matches or matches[-1].path != line.path
+            if first:
+                row = self._index.get(line.path)
+                data = (self._index.text(row) if row is not None else None) or b""
+            number = data.count(b"\n", 0, line.start) + 1
+            before, after = _around(data, number, context) if context else (None, None)
+            matches.append(
+                Match(
+                    line.path,
+                    number,
+                    clip(line.text, line.span),
+                    before,
+                    after,
+                    self._obsidian().url(line.path) if first else None,
+                )  # fmt: skip
+            )
+        return matches
+
+
+def _span(hit: Hit) -> tuple[int, int]:
+    return hit.spans[0] if hit.spans else (0, 0)
+
+
+def clip(line: bytes, span: tuple[int, int]) -> str:
+    """A line as text without its ending, cut to a window around the match when it is long."""
+    text = line.decode("utf-8", "replace").rstrip("\r\n")
+    if len(text) <= LINE_CHARS:
+        return text
+    at = len(line[: span[0]].decode("utf-8", "replace"))
+    start = max(0, min(at - LINE_CHARS // 3, len(text) - LINE_CHARS))
+    cut = text[start : start + LINE_CHARS]
+    return ("…" if start else "") + cut + ("…" if start + LINE_CHARS < len(text) else "")
+
+
+def _around(data: bytes, number: int, context: int) -> tuple[list[str], list[str]]:
+    lines = data.split(b"\n")
+    before = lines[max(0, number - 1 - context) : number - 1]
+    after = lines[number : number + context]
+    return [clip(line, (0, 0)) for line in before], [clip(line, (0, 0)) for line in after]

@@ -1,0 +1,25 @@
+"""Globs as people write them: the rules of .gitignore, matched by a library."""
+
+from collections.abc import Callable
+
+from pathspec import GitIgnoreSpec
+
+from server.errors import InvalidRequest
+
+
+def matcher(pattern: str | None) -> Callable[[str], bool] | None:
+    """A predicate over vault paths, or None for no filter. Raises `InvalidRequest`."""
+    if pattern is None or not pattern.strip() or pattern.strip() in ("*", "**", "**/*"):
+        return None
+    if len(pattern) > 500 or "\0" in pattern:
+        raise InvalidRequest(
+            "The glob is too long or holds a NUL.", "Use a glob like 'devlog/*.md'."
+        )
+    try:
+        spec = GitIgnoreSpec.from_lines([pattern.strip().removeprefix("./")])
+    except ValueError as error:
+        raise InvalidRequest(
+            f"The glob {pattern!r} can't be understood: {error}",
+            "Use 'devlog/*.md' or '**/2026-*.md'.",
+        ) from None
+    return spec.match_file

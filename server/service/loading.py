@@ -1,0 +1,138 @@
+"""Getting a note's content: from the mirror when the disk says it is unchanged, else from the disk.
+
+One stat of the vault with a short deadline; while the vault can't be reached, the mirror answers
+alone and the result says so.
+"""
+
+import logging
+import time
+from dataclasses import dataclass
+
+from server.errors import Ambiguous, Timeout, Unavailable
+from server.index.rows import Document, Row
+from server.index.store import Index
+from server.models import FileStat, NotePath, etag_of
+from server.scanner.diff import is_racy
+from server.service.freshness import iso_ns
+from server.telemetry import log
+from server.vault.vault import Vault, Written
+from server.workers import Deadline, Workers
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A file's content with what is known of it."""
+
+    path: str
+    data: bytes
+    etag: str
+    stat: FileStat
+    stale: bool | None = None
+    as_of: str | None = None
+
+    def text(self) -> str:
+        """The content as text, without a byte order mark; what isn't UTF-8 becomes U+FFFD."""
+        return self.data.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+class Loader:
+    """Loads contents and keeps the index in step with what it saw on the way."""
+
+    def __init__(
+        self, vault: Vault, index: Index, mount: Workers, local: Workers, *, patience: float
+    ) -> None:
+        self._vault = vault
+        self._index = index
+        self._mount = mount
+        self._local = local
+        self._patience = patience
+
+    async def load(self, path: NotePath) -> Loaded | None:
+        """The content of `path`, or None when it does not exist.
+
+        Raises `Unavailable` when the vault can't be reached and the mirror has no copy either.
+        """
+        if self._vault.guard.health.ok:
+            try:
+                return await self._mount.run_async(
+                    Deadline.after(self._patience), self._from_vault, path
+                )
+            except (Unavailable, Timeout) as error:
+                self._vault.guard.wake()
+                log(logging.DEBUG, "read from the mirror", path=path, why=error.code)
+        return await self._local.run_async(Deadline.after(self._patience), self._from_mirror, path)
+
+    def _from_vault(self, path: NotePath) -> Loaded | None:
+        entry = self._vault.stat(path)
+        if entry is None:
+            return None
+        row = self._index.get(entry.path)
+        if row is not None and row.etag and _same(row, entry.stat) and self._trusts(row):
+            data = self._index.text(row)
+            if data is not None:
+                return Loaded(row.path, data, row.etag, entry.stat)
+        looked = time.time_ns()
+        found = self._vault.read(path)
+        if found is None:
+            return None
+        content = found.content
+        if entry.kind == "note":
+            self.store(Document(
+                found.path, found.disk, content.data, content.stat, is_racy(content.stat.mtime_ns, looked), looked
+            ))  # fmt: skip
+        return Loaded(found.path, content.data, content.etag, content.stat)
+
+    def _trusts(self, row: Row) -> bool:
+        # Every look at a note on the mount puts its pending upload off; the scanner takes that look.
+        return not row.racy or self._vault.guard.pin().is_rclone
+
+    def _from_mirror(self, path: NotePath) -> Loaded:
+        rows = self._index.match(path)
+        exact = [row for row in rows if row.path == path] or rows
+        if len(exact) > 1:
+            raise Ambiguous(
+                f"{path!r} matches several notes that differ only in case.", "Spell the path exactly.",
+                candidates=[row.path for row in exact],
+            )  # fmt: skip
+        data = self._index.text(exact[0]) if exact else None
+        if data is None:
+            health = self._vault.guard.health
+            raise Unavailable(
+                f"{path!r} has no copy here, and the vault can't be reached. {health.reason}".strip(),
+                health.hint or "Try again in a moment.",
+            )
+        row = exact[0]
+        return Loaded(
+            row.path,
+            data,
+            row.etag or etag_of(data),
+            FileStat(row.size, row.mtime_ns),
+            True,
+            iso_ns(row.indexed_at_ns),
+        )
+
+    def store(self, document: Document) -> None:
+        """Index a content that was just read or written; the vault has it, so a failure is only logged."""
+        try:
+            self._index.put([document])
+        except Exception as error:  # noqa: BLE001 - the scanner will try again
+            log(logging.ERROR, "a note could not be indexed", path=document.path, why=repr(error))
+
+    def store_written(self, written: Written) -> None:
+        """Index our own write, so that the next read or search sees it."""
+        stat = written.content.stat
+        # Always looked at once more: rclone may show another time after the upload.
+        self.store(
+            Document(
+                written.path,
+                written.disk,
+                written.content.data,
+                stat,
+                racy=True,
+                looked_ns=time.time_ns(),
+            )
+        )
+
+
+def _same(row: Row, stat: FileStat) -> bool:
+    return row.size == stat.size and row.mtime_ns == stat.mtime_ns

@@ -1,0 +1,255 @@
+"""The settings: read once from the environment and an optional YAML file, checked as a whole.
+
+The only module that reads the environment. Every field is an upper-case variable of the same name;
+the file (`VAULT_MCP_CONFIG`) holds the same names in lower case, and the environment wins. A secret
+`X` may come from a file named by `X_FILE`.
+"""
+
+import hashlib
+import ipaddress
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+
+CONFIG_VARIABLE = "VAULT_MCP_CONFIG"
+Toolset = Literal["core", "find", "edit", "graph", "devlog", "admin"]
+TOOLSETS: tuple[Toolset, ...] = ("core", "find", "edit", "graph", "devlog", "admin")
+
+
+class SettingsError(Exception):
+    """All that is wrong with the settings, one line each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+def _listed(value: Any) -> Any:
+    """A comma-separated string is a list."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
+class Settings(BaseModel):
+    """Everything a user can choose. Frozen; built by `load`, passed down by `app.py`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    vault_path: Path = Field(description="The folder to serve: the vault or a subfolder of it.")
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(1065, ge=0, le=65535, description="Port to listen on.")
+    state_dir: Path = Field(description="Index, mirror and journal; on local disk.")
+    auth: Literal["none", "token"] = Field(
+        description="`none` or `token`; must be said when HOST isn't loopback."
+    )
+    auth_token: SecretStr | None = Field(
+        None, description="The bearer token for AUTH=token (or AUTH_TOKEN_FILE)."
+    )
+    allowed_hosts: Listed = Field(
+        (),
+        description="Host headers to accept besides this host's own, like `vault.example.ts.net`.",
+    )
+    allowed_origins: Listed = Field((), description="Browser origins to accept; none by default.")
+    scan_interval: float = Field(
+        15.0, gt=0, le=3600, description="Seconds between scans while the vault is changing."
+    )
+    index_budget_mb: int = Field(
+        512, ge=16, description="Memory and disk the full-text index may take before it evicts."
+    )
+    vault_marker: str = Field(
+        ".vault-mcp",
+        pattern=r"^\.[A-Za-z0-9._-]{1,60}$",
+        description="Marker file in the vault's root that tells it from an empty folder.",
+    )
+    require_mount: Literal["auto", "true", "false"] = Field(
+        "auto", description="Whether VAULT_PATH must be a mount; `auto` remembers what it was."
+    )
+    rclone_rc: str | None = Field(
+        None,
+        pattern=r"^unix:///.+$",
+        description="rclone's remote control, `unix:///run/rclone/rc.sock`; makes writes certain.",
+    )
+    obsidian_vault: str | None = Field(None, description="The vault's name, for obsidian:// links.")
+    obsidian_prefix: str | None = Field(
+        None, description="Where VAULT_PATH lies inside the Obsidian vault, like `claude`."
+    )
+    toolsets: Annotated[tuple[Toolset, ...], BeforeValidator(_listed)] = Field(
+        TOOLSETS, description="Which groups of tools to offer."
+    )
+    max_note_mb: float = Field(
+        10, gt=0, le=200, description="Largest note to read, write or index."
+    )
+    mount_timeout: float = Field(
+        10.0, gt=0.1, le=300, description="Seconds a call may wait for the mount."
+    )
+    session_idle_minutes: float = Field(
+        30.0, gt=0, description="Minutes after which an unused MCP session ends."
+    )
+    max_sessions: int = Field(256, ge=1, description="MCP sessions that may be open at once.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Log level."
+    )
+    log_format: Literal["text", "json"] = Field("text", description="Log format.")
+
+    @property
+    def max_note_bytes(self) -> int:
+        return int(self.max_note_mb * 1024 * 1024)
+
+    @property
+    def is_loopback(self) -> bool:
+        return _is_loopback(self.host)
+
+
+def load(environ: Mapping[str, str] | None = None, sample: Path | None = None) -> Settings:
+    """Read and check the settings; `sample` stands in for a VAULT_PATH that nobody set.
+
+    Raises `SettingsError` with every problem at once.
+    """
+    env = dict(os.environ if environ is None else environ)
+    problems: list[str] = []
+    values = {**_from_file(env, problems), **_from_environment(env, problems)}
+    if sample is not None:
+        values.setdefault("vault_path", sample)
+    values = _with_defaults(values, env, problems)
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        problems += [_problem(item) for item in error.errors(include_url=False)]
+        raise SettingsError(problems) from None
+    problems += _contradictions(settings)
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def describe(settings: Settings) -> dict[str, Any]:
+    """The effective settings for people: secrets hidden, paths as text."""
+    return {name.upper(): _shown(getattr(settings, name)) for name in Settings.model_fields}
+
+
+def _from_file(env: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
+    name = env.get(CONFIG_VARIABLE)
+    if not name:
+        return {}
+    try:
+        data = yaml.safe_load(Path(name).read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(f"{CONFIG_VARIABLE}: {name} can't be read: {error.__class__.__name__}")
+        return {}
+    except yaml.YAMLError as error:
+        problems.append(
+            f"{CONFIG_VARIABLE}: {name} is not valid YAML: {str(error).splitlines()[0]}"
+        )
+        return {}
+    if not isinstance(data, dict):
+        problems.append(f"{CONFIG_VARIABLE}: {name} must hold `name: value` lines")
+        return {}
+    values = {str(key).lower(): value for key, value in data.items()}
+    for key in sorted(set(values) - set(Settings.model_fields)):
+        problems.append(f"{key}: no such setting (in {name})")
+        del values[key]
+    return {key: _scalar(key, value) for key, value in values.items()}
+
+
+def _scalar(key: str, value: Any) -> Any:
+    # YAML makes `require_mount: true` a bool; the setting has three words.
+    if key == "require_mount" and isinstance(value, bool):
+        return "true" if value else "false"
+    return value
+
+
+def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, field in Settings.model_fields.items():
+        variable = name.upper()
+        if env.get(variable):
+            values[name] = env[variable]
+        elif field.annotation == SecretStr | None and env.get(f"{variable}_FILE"):
+            try:
+                values[name] = Path(env[f"{variable}_FILE"]).read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(f"{variable}_FILE: can't be read: {error.__class__.__name__}")
+    return values
+
+
+def _with_defaults(
+    values: dict[str, Any], env: Mapping[str, str], problems: list[str]
+) -> dict[str, Any]:
+    values = dict(values)
+    if isinstance(values.get("require_mount"), str):
+        word = values["require_mount"].lower()
+        values["require_mount"] = {"1": "true", "yes": "true", "0": "false", "no": "false"}.get(
+            word, word
+        )
+    for name in ("log_level", "log_format", "auth"):
+        if isinstance(values.get(name), str):
+            values[name] = values[name].lower()
+    if values.get("vault_path"):
+        values["vault_path"] = Path(str(values["vault_path"])).expanduser().absolute()
+        values.setdefault("state_dir", _default_state_dir(values["vault_path"], env))
+        values["state_dir"] = Path(str(values["state_dir"])).expanduser().absolute()
+    else:
+        values.setdefault("state_dir", Path("state"))
+    if "auth" not in values:
+        host = str(values.get("host", "127.0.0.1"))
+        values["auth"] = "token" if values.get("auth_token") else "none"
+        if values["auth"] == "none" and not _is_loopback(host):
+            problems.append(
+                f"AUTH: HOST {host} is not loopback, so say AUTH=token with AUTH_TOKEN, "
+                "or AUTH=none if everyone who reaches it may use the vault"
+            )
+    return values
+
+
+def _default_state_dir(vault: Path, env: Mapping[str, str]) -> Path:
+    home = env.get("XDG_STATE_HOME") or str(
+        Path(env.get("HOME") or "~").expanduser() / ".local/state"
+    )
+    return Path(home) / "vault-mcp" / hashlib.sha256(str(vault).encode()).hexdigest()[:12]
+
+
+def _contradictions(settings: Settings) -> list[str]:
+    problems = []
+    token = settings.auth_token.get_secret_value() if settings.auth_token else ""
+    if settings.auth == "token" and not token:
+        problems.append("AUTH: token needs AUTH_TOKEN or AUTH_TOKEN_FILE")
+    if token and len(token) < 16:
+        problems.append("AUTH_TOKEN: use at least 16 characters")
+    if (
+        settings.state_dir == settings.vault_path
+        or settings.vault_path in settings.state_dir.parents
+    ):
+        problems.append("STATE_DIR: must not lie inside the vault")
+    return problems
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _problem(item: Any) -> str:
+    name = ".".join(str(part) for part in item["loc"]).upper()
+    if item["type"] == "missing" and name == "VAULT_PATH":
+        return "VAULT_PATH: not set; name the folder that holds the notes"
+    return f"{name}: {item['msg'][0].lower()}{item['msg'][1:]} (got {str(item['input'])[:80]!r})"
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, SecretStr):
+        return "***"
+    if isinstance(value, Path):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value

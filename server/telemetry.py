@@ -1,0 +1,190 @@
+"""Logs and metrics: what the server says about itself. Never note content, never secrets.
+
+One `Telemetry` is built by `app.py` and passed down. It owns its Prometheus registry, so that
+two of them (in tests) never collide.
+"""
+
+import json
+import logging
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from server.errors import VaultError
+
+LOG = logging.getLogger("vault_mcp")
+
+_SECRET = re.compile(
+    r"(?i)(bearer\s+|(?:token|secret|password|api[_-]?key)[\"']?\s*[=:]\s*[\"']?)[^\s\"',;&]+"
+)
+_DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+def redact(text: str) -> str:
+    """Blank out what looks like a credential."""
+    return _SECRET.sub(r"\1***", text)
+
+
+class _Formatter(logging.Formatter):
+    """One line per record: `key=value` pairs for people, JSON for machines."""
+
+    def __init__(self, as_json: bool) -> None:
+        super().__init__()
+        self._json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        fields: dict[str, Any] = {
+            "time": f"{stamp}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redact(record.getMessage()),
+            **{k: _safe(v) for k, v in getattr(record, "fields", {}).items() if v is not None},
+        }
+        if record.exc_info:
+            fields["traceback"] = redact(self.formatException(record.exc_info))
+        if self._json:
+            return json.dumps(fields, ensure_ascii=False, default=str)
+        head = f"{fields.pop('time')} {fields.pop('level'):<7} {fields.pop('message')}"
+        fields.pop("logger")
+        trace = fields.pop("traceback", None)
+        pairs = "".join(f" {k}={_quoted(v)}" for k, v in fields.items())
+        return head + pairs + (f"\n{trace}" if trace else "")
+
+
+def _safe(value: Any) -> Any:
+    return redact(value) if isinstance(value, str) else value
+
+
+def _quoted(value: Any) -> str:
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if re.search(r"[\s\"=]", text) or not text else text
+
+
+def configure_logging(level: str, log_format: str, stream: IO[str] | None = None) -> None:
+    """Send every log record through one handler; called before any library configures its own."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(_Formatter(log_format == "json"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    LOG.setLevel(level.upper())
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    logging.getLogger("mcp").setLevel(logging.ERROR)
+
+
+def log(level: int, message: str, /, **fields: Any) -> None:
+    """Write one structured line."""
+    LOG.log(level, message, extra={"fields": fields})
+
+
+class Telemetry:
+    """The metrics, by the names that dashboards use."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.calls = Counter(
+            "vault_calls", "Operation calls", ["tool", "outcome", "door"], registry=registry
+        )
+        self.call_seconds = Histogram(
+            "vault_call_seconds",
+            "Duration of calls",
+            ["tool"],
+            buckets=_DURATIONS,
+            registry=registry,
+        )
+        self.in_flight = Gauge("vault_calls_in_flight", "Calls being served", registry=registry)
+        self.scan_seconds = Histogram(
+            "vault_scan_seconds",
+            "Duration of scans",
+            buckets=(*_DURATIONS, 60, 300),
+            registry=registry,
+        )
+        self.scans = Counter("vault_scans", "Scans by outcome", ["outcome"], registry=registry)
+        self.scan_changes = Counter(
+            "vault_scan_changes", "Changes that scans found", ["kind"], registry=registry
+        )
+        self.scan_progress = Gauge(
+            "vault_scan_progress_ratio",
+            "Progress of the running scan, 1 when idle",
+            registry=registry,
+        )
+        self.scan_last = Gauge(
+            "vault_scan_last_success_timestamp_seconds",
+            "End of the last good scan",
+            registry=registry,
+        )
+        self.notes = Gauge("vault_notes", "Notes in the index", registry=registry)
+        self.index_bytes = Gauge("vault_index_bytes", "Size on disk", ["part"], registry=registry)
+        self.mount_up = Gauge(
+            "vault_mount_up", "1 when the vault is the real thing", registry=registry
+        )
+        self.mount_state = Gauge(
+            "vault_mount_state", "1 for the current state", ["state"], registry=registry
+        )
+        self.mount_changes = Counter(
+            "vault_mount_state_changes", "State changes of the mount", ["state"], registry=registry
+        )
+        self.sessions = Gauge("vault_mcp_sessions", "Open MCP sessions", registry=registry)
+        self.rg_runs = Counter(
+            "vault_rg_runs", "ripgrep runs by outcome", ["outcome"], registry=registry
+        )
+        self.rg_seconds = Histogram(
+            "vault_rg_seconds", "Duration of ripgrep runs", buckets=_DURATIONS, registry=registry
+        )
+        self.writes = Counter(
+            "vault_writes",
+            "Writes by protocol and outcome",
+            ["protocol", "outcome"],
+            registry=registry,
+        )
+        self.conflicts = Counter(
+            "vault_write_conflicts", "Writes refused as conflicts", registry=registry
+        )
+        self.journal_entries = Gauge(
+            "vault_journal_entries", "Writes the journal still watches", registry=registry
+        )
+        self.workers_stuck = Gauge(
+            "vault_workers_stuck",
+            "Threads stuck in a call past its deadline",
+            ["pool"],
+            registry=registry,
+        )
+
+    @contextmanager
+    def call(self, tool: str, caller: str, door: str, subject: str | None) -> Iterator[None]:
+        """Count, time and log one operation call; errors pass through."""
+        start = time.perf_counter()
+        outcome = "internal_error"
+        self.in_flight.inc()
+        try:
+            yield
+            outcome = "ok"
+        except VaultError as error:
+            outcome = error.code
+            if outcome == "conflict":
+                self.conflicts.inc()
+            raise
+        finally:
+            seconds = time.perf_counter() - start
+            self.in_flight.dec()
+            self.calls.labels(tool, outcome, door).inc()
+            self.call_seconds.labels(tool).observe(seconds)
+            log(
+                logging.INFO,
+                "call",
+                tool=tool,
+                caller=caller,
+                door=door,
+                subject=subject,
+                decision="deny"
+                if outcome in ("permission_denied", "path_not_allowed")
+                else "allow",
+                outcome=outcome,
+                ms=round(seconds * 1000, 2),
+            )

@@ -1,0 +1,354 @@
+"""Primitive touches of the disk below a pinned root descriptor; every OSError leaves as a domain error.
+
+Nothing here takes an absolute path, so nothing can reach beside or beneath the vault: a mount that
+goes away takes the descriptor with it (ENOTCONN), while a path would find the empty folder below.
+"""
+
+import errno
+import os
+import stat as st
+import time
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+from server.errors import (
+    Ambiguous,
+    InvalidPath,
+    NotFound,
+    PathNotAllowed,
+    TooLarge,
+    Unavailable,
+    VaultError,
+)
+from server.models import Content, Entry, FileStat, kind_of
+from server.vault.paths import is_hidden, path_key
+
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAX_LINKS = 16
+_READ_ATTEMPTS = 5
+_GONE = frozenset(
+    {errno.ENOTCONN, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ECONNABORTED, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EREMOTEIO}
+)  # fmt: skip
+
+
+class VaultGone(Unavailable):
+    """The mount failed under a call: the guard must look again."""
+
+
+class Unreadable(Unavailable):
+    """One file can't be read for now; rclone says so while it changes on the remote."""
+
+
+@dataclass(slots=True)
+class Root:
+    """The pinned root: a descriptor that dies with its mount. Closed when the last user lets go."""
+
+    fd: int
+    path: str
+    """The real path, only ever compared with the targets of absolute symbolic links."""
+
+    def __del__(self) -> None:
+        try:
+            os.close(self.fd)
+        except OSError:
+            pass
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a path lives on disk: an open folder, the name in it and the path as spelled there."""
+
+    folder: int
+    name: str
+    disk: str
+    exists: bool
+
+
+def translate(error: OSError, what: str = "The vault") -> VaultError:
+    """The one table from errno to a domain error; the text never names a host path."""
+    code = error.errno
+    if code in _GONE:
+        return VaultGone(
+            "The vault can't be reached: its mount failed.",
+            "Reads still answer from the mirror. Try the write again when health_check says ok.",
+        )
+    if code == errno.EIO:
+        return Unreadable(
+            f"{what} can't be read just now: it may be changing on the remote.",
+            "Try again in a few seconds.",
+        )
+    if code == errno.ENOENT:
+        return NotFound(f"{what} is not there.", "List the folder to see what is.")
+    if code in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return Unavailable(
+            f"{what} can't be written or read: the system denies it.",
+            "The owner must fix the permissions of the vault folder.",
+        )
+    if code in (errno.ENOSPC, errno.EDQUOT):
+        return Unavailable("There is no space left for it.", "The owner must free some space.")
+    if code in (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL):
+        return InvalidPath(
+            f"{what} has a name that the disk refuses.", "Use a shorter, plainer name."
+        )
+    if code in (errno.ENOTDIR, errno.EISDIR):
+        return InvalidPath(
+            f"{what} is a folder where a file is meant, or the reverse.", "List the folder."
+        )
+    if code == errno.ELOOP:
+        return PathNotAllowed(f"{what} is a symbolic link that leads away.", "Use the real path.")
+    return Unavailable(
+        f"{what} can't be reached just now ({errno.errorcode.get(code or 0, 'unknown error')}).",
+        "Try again; health_check tells the state of the mount.",
+    )
+
+
+def fail(error: OSError, what: str = "The vault") -> NoReturn:
+    raise translate(error, what) from error
+
+
+@contextmanager
+def spot(root: Root, path: str, *, make_folders: bool = False) -> Iterator[Spot]:
+    """Find `path` below the root whatever its Unicode form or case; follow only links that stay inside.
+
+    A missing last name gives `exists=False`; a missing folder raises `NotFound` unless
+    `make_folders`. Raises `PathNotAllowed` for links that leave the vault.
+    """
+    walk = _Walk(root, make_folders)
+    try:
+        yield walk.to(path)
+    except OSError as error:
+        fail(error, repr(path))
+    finally:
+        walk.close()
+
+
+class _Walk:
+    """Steps from the root to a path one name at a time, never trusting the kernel to stay inside."""
+
+    def __init__(self, root: Root, make_folders: bool) -> None:
+        self._root = root
+        self._make = make_folders
+        self._fds: list[int] = [os.dup(root.fd)]
+        self._names: list[str] = []
+        self._links = 0
+
+    def close(self) -> None:
+        for fd in self._fds:
+            os.close(fd)
+        self._fds.clear()
+
+    def to(self, path: str) -> Spot:
+        todo = path.split("/")
+        while True:
+            name = todo.pop(0)
+            if name == "..":
+                self._up()
+                continue
+            found = _match(self._fds[-1], name)
+            if found is not None and (target := self._link(found)) is not None:
+                todo[:0] = target
+                continue
+            if not todo:
+                final = found or name
+                return Spot(
+                    self._fds[-1], final, "/".join([*self._names, final]), found is not None
+                )
+            self._down(found, name, path)
+
+    def _down(self, found: str | None, name: str, path: str) -> None:
+        if found is None:
+            if not self._make:
+                raise NotFound(f"{path!r} is not there.", "List the folder above to see what is.")
+            try:
+                os.mkdir(name, dir_fd=self._fds[-1])
+            except FileExistsError:
+                pass
+            found = name
+        self._fds.append(os.open(found, _FOLDER, dir_fd=self._fds[-1]))
+        self._names.append(found)
+
+    def _up(self) -> None:
+        if len(self._fds) == 1:
+            raise PathNotAllowed("A symbolic link leads out of the vault.", "Use the real path.")
+        os.close(self._fds.pop())
+        self._names.pop()
+
+    def _link(self, name: str) -> list[str] | None:
+        """The components a symbolic link stands for; None when `name` isn't one."""
+        if not st.S_ISLNK(os.lstat(name, dir_fd=self._fds[-1]).st_mode):
+            return None
+        self._links += 1
+        target = os.readlink(name, dir_fd=self._fds[-1])
+        if target.startswith("/"):
+            if not target.startswith(self._root.path.rstrip("/") + "/"):
+                raise PathNotAllowed(
+                    "A symbolic link leads out of the vault.", "Use the real path."
+                )
+            target = target[len(self._root.path.rstrip("/")) + 1 :]
+            while len(self._fds) > 1:
+                self._up()
+        parts = [part for part in target.split("/") if part not in ("", ".")]
+        if self._links > _MAX_LINKS or not parts or any(is_hidden(p) and p != ".." for p in parts):
+            raise PathNotAllowed("A symbolic link leads where nobody may go.", "Use the real path.")
+        return parts
+
+
+def _match(folder: int, name: str) -> str | None:
+    """The entry of a folder that `name` means: as spelled, else in another Unicode form or case."""
+    try:
+        os.lstat(name, dir_fd=folder)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno == errno.ENOTDIR:
+            raise NotFound(f"{name!r} is not there.", "A part of the path is a file.") from None
+        raise
+    else:
+        return name
+    names = _names(folder)
+    same = [other for other in names if unicodedata.normalize("NFC", other) == name]
+    same = same or [other for other in names if path_key(other) == path_key(name)]
+    if len(same) > 1:
+        raise Ambiguous(
+            f"{name!r} matches several names that differ only in case.",
+            "Spell the path exactly.",
+            candidates=sorted(unicodedata.normalize("NFC", other) for other in same),
+        )
+    return same[0] if same else None
+
+
+def _names(folder: int) -> list[str]:
+    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        return os.listdir(fd)
+    finally:
+        os.close(fd)
+
+
+def stat_of(result: os.stat_result) -> FileStat:
+    return FileStat(result.st_size, result.st_mtime_ns)
+
+
+def read(at: Spot, max_bytes: int) -> Content | None:
+    """The whole file, or None when it isn't there. Raises `TooLarge`, `InvalidPath` for a folder."""
+    for attempt in range(_READ_ATTEMPTS):
+        try:
+            return _read_once(at, max_bytes)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            # rclone fails a read this way while a file changes on the remote; it passes.
+            if error.errno != errno.EIO or attempt == _READ_ATTEMPTS - 1:
+                fail(error, "The file")
+            time.sleep(0.1)
+    raise AssertionError  # the last attempt returns or raises
+
+
+def _read_once(at: Spot, max_bytes: int) -> Content:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = os.open(at.name, flags, dir_fd=at.folder)
+    try:
+        content = _read_all(fd, max_bytes)
+    except BaseException:
+        with suppress(OSError):
+            os.close(fd)
+        raise
+    # Not suppressed: rclone tells only at the end that what it handed out was not the file.
+    os.close(fd)
+    return content
+
+
+def _read_all(fd: int, max_bytes: int) -> Content:
+    before = os.fstat(fd)
+    if not st.S_ISREG(before.st_mode):
+        raise InvalidPath("That is a folder or a device, not a file.", "List it instead.")
+    if before.st_size > max_bytes:
+        raise _too_large(before.st_size, max_bytes)
+    data = b""
+    for _ in range(_READ_ATTEMPTS):
+        data = _pread(fd, max_bytes + 1)
+        if len(data) > max_bytes:
+            raise _too_large(len(data), max_bytes)
+        # On a mount the kernel cuts a grown file at the size it remembers; after a read it asks anew.
+        after = os.fstat(fd)
+        if after.st_size == len(data):
+            return Content(data, stat_of(after))
+    raise OSError(errno.EIO, "the file keeps changing")
+
+
+def _pread(fd: int, limit: int) -> bytes:
+    parts: list[bytes] = []
+    total = 0
+    while total < limit and (chunk := os.pread(fd, min(1 << 20, limit - total), total)):
+        parts.append(chunk)
+        total += len(chunk)
+    return b"".join(parts)
+
+
+def _too_large(size: int, limit: int) -> TooLarge:
+    return TooLarge(
+        f"The file has {size:,} bytes; {limit:,} is the most that is served.",
+        "Open it in Obsidian and split it; MAX_NOTE_MB sets the limit.",
+        size=size,
+        limit=limit,
+    )
+
+
+def entry_at(at: Spot) -> Entry | None:
+    """What a walk would say of a file found by `spot`; None for a folder."""
+    try:
+        stat = os.lstat(at.name, dir_fd=at.folder)
+    except FileNotFoundError:
+        return None
+    if not st.S_ISREG(stat.st_mode):
+        return None
+    return Entry(unicodedata.normalize("NFC", at.disk), at.disk, kind_of(at.name), stat_of(stat))
+
+
+def list_folder(root: Root, disk: str) -> list[Entry]:
+    """The visible entries of one folder, unsorted. Raises on any error but a vanished entry."""
+    try:
+        fd = os.open(
+            disk or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root.fd
+        )
+    except OSError as error:
+        fail(error, "A folder")
+    try:
+        with os.scandir(fd) as found:
+            return [entry for item in found if (entry := _entry(root, disk, item)) is not None]
+    except OSError as error:
+        fail(error, "A folder")
+    finally:
+        os.close(fd)
+
+
+def _entry(root: Root, folder: str, item: "os.DirEntry[str]") -> Entry | None:
+    if is_hidden(item.name):
+        return None
+    disk = f"{folder}/{item.name}" if folder else item.name
+    try:
+        path = unicodedata.normalize("NFC", disk)
+        path.encode("utf-8")
+        stat = item.stat(follow_symlinks=False)
+        if st.S_ISLNK(stat.st_mode):
+            return _linked_file(root, path, disk)
+    except (FileNotFoundError, UnicodeEncodeError):
+        return None
+    if st.S_ISDIR(stat.st_mode):
+        return Entry(path, disk, "folder", FileStat(0, stat.st_mtime_ns))
+    if st.S_ISREG(stat.st_mode):
+        return Entry(path, disk, kind_of(item.name), stat_of(stat))
+    return None
+
+
+def _linked_file(root: Root, path: str, disk: str) -> Entry | None:
+    # Linked files inside the vault count; linked folders don't, they could form a cycle.
+    try:
+        with spot(root, disk) as at:
+            stat = os.stat(at.name, dir_fd=at.folder, follow_symlinks=False)
+    except (NotFound, PathNotAllowed, Ambiguous):
+        return None
+    return Entry(path, disk, kind_of(disk), stat_of(stat)) if st.S_ISREG(stat.st_mode) else None

@@ -1,0 +1,359 @@
+"""The mount guard: knows at any moment whether VAULT_PATH is the real thing, and pins it.
+
+A pinned descriptor is the only way to the notes, so nothing is ever written beside or beneath a
+lost mount. The guard re-pins by itself when the mount returns; every new pin is a new generation,
+which tells the journal that rclone may have restarted in between.
+"""
+
+import errno
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from server.errors import Unavailable, VaultError
+from server.telemetry import Telemetry, log
+from server.vault import files
+from server.vault.identity import IdentityFile
+from server.vault.mounts import MountPoint, mount_id_of, mount_of
+from server.vault.obsidian import find_obsidian
+from server.workers import Deadline, Workers
+
+State = Literal[
+    "starting", "ok", "missing", "not_mounted", "dead", "no_marker", "wrong_vault", "empty", "hung", "error"
+]  # fmt: skip
+STATES: tuple[State, ...] = State.__args__  # type: ignore[attr-defined]
+
+_REASONS: dict[State, tuple[str, str]] = {
+    "starting": ("The vault is being opened.", "Try again in a second."),
+    "missing": ("The vault folder does not exist.", "Create or mount it; VAULT_PATH names it."),
+    "not_mounted": (
+        "The vault folder is not mounted.",
+        "Start the mount; the server notices by itself. REQUIRE_MOUNT=false serves a plain folder.",
+    ),
+    "dead": ("The mount has died.", "Restart rclone; the server notices by itself."),
+    "no_marker": (
+        "The vault's marker file is missing, so this may not be the vault.",
+        "Check the mount. If this really is the vault, run `vault-mcp adopt`.",
+    ),
+    "wrong_vault": (
+        "The folder holds another vault than the one this server knows.",
+        "Check VAULT_PATH and the mount, or use another STATE_DIR. `vault-mcp adopt` accepts it.",
+    ),
+    "empty": (
+        "The vault is suddenly empty.",
+        "Check the mount and the remote. If it was emptied on purpose, run `vault-mcp adopt`.",
+    ),
+    "hung": (
+        "The mount does not answer.",
+        "Check the network and rclone; restart rclone if it hangs.",
+    ),
+    "error": ("The vault can't be read.", "Check its permissions and the mount."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A root known to be the vault, and how it is mounted."""
+
+    root: files.Root
+    mount: MountPoint | None
+    generation: int
+
+    @property
+    def is_rclone(self) -> bool:
+        return self.mount is not None and self.mount.is_rclone
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The cached answer: never touches the mount to be read."""
+
+    state: State
+    since: float
+    detail: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.state == "ok"
+
+    @property
+    def reason(self) -> str:
+        return _REASONS[self.state][0] if self.state != "ok" else ""
+
+    @property
+    def hint(self) -> str:
+        return _REASONS[self.state][1] if self.state != "ok" else ""
+
+
+class _NotTheVault(Exception):
+    def __init__(self, state: State, detail: str = "") -> None:
+        super().__init__(state)
+        self.state: State = state
+        self.detail = detail
+
+
+class Guard:
+    """Probes, pins and remembers. `probe` may be called from any thread, one runs at a time."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        marker: str,
+        require_mount: Literal["auto", "true", "false"],
+        identity: IdentityFile,
+        telemetry: Telemetry,
+        timeout: float = 5.0,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._path = path
+        self._marker = marker
+        self._require = require_mount
+        self._identity = identity
+        self._telemetry = telemetry
+        self._timeout = timeout
+        self._now = now
+        self._pin: Pin | None = None
+        self._generation = 0
+        self._probing = threading.Lock()
+        self._wake = threading.Event()
+        self.looked = threading.Event()
+        """Set once the first probe has answered, whatever it saw."""
+        # Probes have threads of their own: a hung mount must not take the ones that serve callers.
+        self._workers = Workers("probe", size=4)
+        self.health = Health("starting", now())
+        self._publish(self.health)
+
+    def pin(self) -> Pin:
+        """The pinned vault, checked against the kernel's mount table. Raises `Unavailable`."""
+        pin, health = self._pin, self.health
+        if pin is None or not health.ok:
+            raise Unavailable(
+                health.reason or _REASONS["starting"][0], health.hint, state=health.state
+            )
+        if not self._still_mounted(pin):
+            self._lost("not_mounted")
+            raise Unavailable(*_REASONS["not_mounted"], state="not_mounted")
+        return pin
+
+    def suspect(self, error: VaultError) -> None:
+        """A call failed as if the mount were gone: don't trust the pin until a probe says otherwise."""
+        if isinstance(error, files.VaultGone):
+            self._lost("dead")
+            self._wake.set()
+
+    def watch(self, stopping: threading.Event, *, calm: float = 5.0, alarmed: float = 1.0) -> None:
+        """Probe until told to stop: now and then while all is well, often while it isn't."""
+        while not stopping.is_set():
+            health = self.probe()
+            self._wake.wait(calm if health.ok else alarmed)
+            self._wake.clear()
+
+    def wake(self) -> None:
+        """Make `watch` look now."""
+        self._wake.set()
+
+    def probe(self) -> Health:
+        """Look at the vault now, within the deadline, and publish what was seen."""
+        with self._probing:
+            try:
+                pin = self._workers.run(Deadline.after(self._timeout), self._look)
+            except _NotTheVault as seen:
+                self._lost(seen.state, seen.detail)
+            except VaultError:
+                self._lost("hung")
+            except OSError as error:
+                dead = error.errno in (errno.ENOTCONN, errno.ECONNABORTED)
+                self._lost("dead" if dead else "error", errno.errorcode.get(error.errno or 0, ""))
+            else:
+                self._pin = pin
+                self._become("ok")
+            self._telemetry.workers_stuck.labels("probe").set(self._workers.stuck)
+            self.looked.set()
+            return self.health
+
+    def adopt(self) -> str:
+        """Accept whatever is at VAULT_PATH as the vault: forget the old identity, probe anew."""
+        self._identity.update(id=None, mounted=False, populated=False)
+        self._pin = None
+        health = self.probe()
+        if not health.ok:
+            raise Unavailable(health.reason, health.hint, state=health.state)
+        return self._identity.current.id or ""
+
+    def remember(self, *, populated: bool) -> None:
+        """A complete scan has seen notes (or none): from then on the identity binds."""
+        if populated:
+            self._identity.update(populated=True)
+
+    # -- looking: runs in a worker, may hang ------------------------------------------------
+
+    def _look(self) -> Pin:
+        pin = self._pin
+        if pin is not None and self._still_mounted(pin):
+            try:
+                self._check_pinned(pin)
+            except OSError as error:
+                if error.errno != errno.ENOTCONN:
+                    raise
+            else:
+                return pin
+        return self._open()
+
+    def _check_pinned(self, pin: Pin) -> None:
+        known = self._identity.current
+        if known.id is not None:
+            try:
+                os.stat(self._marker, dir_fd=pin.root.fd, follow_symlinks=False)
+            except FileNotFoundError:
+                raise _NotTheVault("no_marker") from None
+        self._check_not_empty(pin.root)
+
+    def _open(self) -> Pin:
+        real = os.path.realpath(self._path)
+        mount = mount_of(real)
+        self._check_mounted(real, mount)
+        try:
+            fd = os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise _NotTheVault("missing") from None
+        root = files.Root(fd, real)
+        if mount is not None and mount_id_of(fd) not in (None, mount.id):
+            raise _NotTheVault("not_mounted", "the mount changed while it was opened")
+        self._check_marker(root)
+        self._check_not_empty(root)
+        self._identity.update(mounted=mount is not None and mount.is_rclone)
+        self._find_obsidian(real, mount)
+        self._generation += 1
+        return Pin(root, mount, self._generation)
+
+    def _find_obsidian(self, real: str, mount: MountPoint | None) -> None:
+        try:
+            found = find_obsidian(real, mount)
+        except OSError:
+            return
+        if found is not None:
+            self._identity.update(obsidian_vault=found[0], obsidian_prefix=found[1])
+
+    def _check_mounted(self, real: str, mount: MountPoint | None) -> None:
+        known = self._identity.current
+        must = self._require == "true" or (
+            self._require == "auto" and known.mounted and known.populated
+        )
+        if not must:
+            return
+        # The root file system is a mount too; what counts is one of the vault's own.
+        if mount is None or mount.path == "/" or not (mount.is_rclone or self._require == "true"):
+            raise _NotTheVault("not_mounted")
+        if known.mounted and known.populated and not mount.is_rclone:
+            raise _NotTheVault("not_mounted", f"{mount.fstype} where rclone was")
+        if (
+            not mount.is_rclone
+            and os.stat(real).st_dev == os.stat(os.path.dirname(mount.path)).st_dev
+        ):
+            raise _NotTheVault("not_mounted", "same device as the folder above it")
+
+    def _check_marker(self, root: files.Root) -> None:
+        known = self._identity.current
+        found = self._read_marker(root)
+        if found is None and known.id is not None and known.populated:
+            raise _NotTheVault("no_marker")
+        if found is None:
+            found = self._make_marker(root, known.id or uuid.uuid4().hex)
+        if found and known.id not in (None, found) and known.populated:
+            raise _NotTheVault("wrong_vault")
+        self._identity.update(id=found or None)
+
+    def _read_marker(self, root: files.Root) -> str | None:
+        try:
+            fd = os.open(self._marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root.fd)
+        except FileNotFoundError:
+            return None
+        try:
+            # Empty while another server that starts at this moment is still writing it.
+            for _ in range(50):
+                if found := os.pread(fd, 200, 0).decode("ascii", "replace").strip():
+                    return found
+                time.sleep(0.02)
+            return ""
+        finally:
+            os.close(fd)
+
+    def _make_marker(self, root: files.Root, marker_id: str) -> str | None:
+        try:
+            fd = os.open(
+                self._marker,
+                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+                0o644,
+                dir_fd=root.fd,
+            )
+        except FileExistsError:
+            return self._read_marker(root)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            log(
+                logging.WARNING,
+                "the vault is read-only: no marker, so an impostor is harder to tell",
+            )
+            return None
+        try:
+            os.write(fd, marker_id.encode("ascii") + b"\n")
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        return marker_id
+
+    def _check_not_empty(self, root: files.Root) -> None:
+        if not self._identity.current.populated:
+            return
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root.fd)
+        try:
+            with os.scandir(fd) as entries:
+                if all(entry.name.startswith(".") for entry in entries):
+                    raise _NotTheVault("empty")
+        finally:
+            os.close(fd)
+
+    def _still_mounted(self, pin: Pin) -> bool:
+        if pin.mount is None:
+            return True
+        now = mount_of(pin.root.path)
+        return (
+            now is not None
+            and now.id == pin.mount.id
+            and mount_id_of(pin.root.fd) in (None, now.id)
+        )
+
+    # -- publishing ---------------------------------------------------------------------------
+
+    def _lost(self, state: State, detail: str = "") -> None:
+        self._pin = None
+        self._become(state, detail)
+
+    def _become(self, state: State, detail: str = "") -> None:
+        if self.health.state == state:
+            return
+        before, self.health = self.health, Health(state, self._now(), detail)
+        self._publish(self.health)
+        self._telemetry.mount_changes.labels(state).inc()
+        level = logging.INFO if state == "ok" else logging.WARNING
+        log(
+            level,
+            "vault state",
+            state=state,
+            was=before.state,
+            reason=self.health.reason or None,
+            detail=detail or None,
+        )
+
+    def _publish(self, health: Health) -> None:
+        self._telemetry.mount_up.set(1 if health.ok else 0)
+        for state in STATES:
+            self._telemetry.mount_state.labels(state).set(1 if state == health.state else 0)

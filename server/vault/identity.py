@@ -1,0 +1,55 @@
+"""What this server knows about its vault from earlier: enough to tell it from an impostor.
+
+A small JSON file in STATE_DIR. Losing it costs nothing but that memory.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """`id` is the marker's content; `populated` means that notes were seen, so it binds."""
+
+    id: str | None = None
+    mounted: bool = False
+    populated: bool = False
+    obsidian_vault: str | None = None
+    obsidian_prefix: str | None = None
+
+
+class IdentityFile:
+    """Loads and saves an `Identity`; saving is atomic and durable."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.current = self._load()
+
+    def update(self, **changes: Any) -> None:
+        """Change some fields and save, if that changes anything."""
+        new = replace(self.current, **changes)
+        if new == self.current:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        temp = self._path.with_suffix(f".{os.getpid()}.tmp")
+        with temp.open("w", encoding="utf-8") as file:
+            json.dump(asdict(new), file, ensure_ascii=False)
+            file.flush()
+            os.fsync(file.fileno())
+        temp.replace(self._path)
+        self.current = new
+
+    def _load(self) -> Identity:
+        try:
+            data = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return Identity()
+        names = {field.name for field in fields(Identity)}
+        return (
+            Identity(**{k: v for k, v in data.items() if k in names})
+            if isinstance(data, dict)
+            else Identity()
+        )

@@ -1,0 +1,194 @@
+"""The write journal: a write is on local disk, fsynced, before the vault is touched.
+
+One file per write in STATE_DIR: a JSON header line, then the new content. Its suffix is its state:
+
+    prepared   being written; the caller has no answer yet, so after a crash it need not come true
+    applied    acknowledged, but not known to be on the remote: it must come true
+    aside      could not be finished and was never acknowledged; kept a while for people to look at
+
+A finished write has no file. The journal never touches the vault: `recovery.py` decides.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from server.errors import Unavailable
+
+State = Literal["prepared", "applied", "aside"]
+KEEP_ASIDE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One write. `base` and `etag` are hashes of the content before and after."""
+
+    id: str
+    path: str
+    disk: str
+    base: str | None
+    etag: str
+    md5: str
+    size: int
+    protocol: str
+    temp: str | None
+    created: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A record as found in the journal."""
+
+    record: Record
+    state: State
+    file: Path
+
+    def data(self) -> bytes:
+        """The content that was to be written."""
+        return self.file.read_bytes().split(b"\n", 1)[1]
+
+
+class Journal:
+    """A bounded folder of writes. Safe for many threads; one process owns it at a time."""
+
+    def __init__(
+        self, folder: Path, *, max_entries: int = 2000, max_bytes: int = 512 << 20
+    ) -> None:
+        self._folder = folder
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._sizes = {
+            item.file.stem: item.record.size for item in self.items() if item.state != "aside"
+        }
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def prepare(self, record: Record, data: bytes) -> None:
+        """Store a write durably. Raises `Unavailable` when the journal is full or can't be written."""
+        with self._lock:
+            if (
+                len(self._sizes) >= self._max_entries
+                or sum(self._sizes.values()) + len(data) > self._max_bytes
+            ):
+                raise Unavailable(
+                    "Too many writes wait for the vault; nothing was written.",
+                    "Wait until the mount has caught up; health_check shows the queue.",
+                )
+            self._sizes[_stem(record)] = len(data)
+        try:
+            self._store(record, data)
+        except OSError as error:
+            self._forget(record)
+            raise Unavailable(
+                "The server's state folder can't be written; nothing was written.",
+                "The owner must check the disk that holds STATE_DIR.",
+            ) from error
+
+    def applied(self, record: Record) -> None:
+        """The write was made and will now be acknowledged."""
+        self._file(record, "prepared").rename(self._file(record, "applied"))
+        self._sync_folder()
+
+    def done(self, record: Record) -> None:
+        """The write is safe, or was never made and its caller knows: forget it."""
+        for state in ("applied", "prepared"):
+            self._file(record, state).unlink(missing_ok=True)
+        self._forget(record)
+
+    def set_aside(self, record: Record) -> None:
+        """Keep an unfinished write for people to look at, the newest `KEEP_ASIDE` of them."""
+        for state in ("applied", "prepared"):
+            file = self._file(record, state)
+            if file.exists():
+                file.rename(self._file(record, "aside"))
+        self._forget(record)
+        for item in [item for item in self.items() if item.state == "aside"][:-KEEP_ASIDE]:
+            item.file.unlink(missing_ok=True)
+
+    def take_over(self, folder: Path) -> int:
+        """Move the open writes of an abandoned journal into this one; returns how many."""
+        taken = 0
+        for file in sorted(folder.iterdir()) if folder.is_dir() else ():
+            item = _parse(file)
+            if item is None or item.state == "aside":
+                continue
+            file.rename(self._folder / file.name)
+            with self._lock:
+                self._sizes[file.stem] = item.record.size
+            taken += 1
+        return taken
+
+    def items(self) -> list[Item]:
+        """Every write on file, oldest first; torn ones (never complete, so never begun) are dropped."""
+        found = []
+        for file in sorted(self._folder.iterdir()):
+            item = _parse(file)
+            if item is not None:
+                found.append(item)
+            elif file.suffix in (".new", ".prepared") and _age(file) > 60:
+                file.unlink(missing_ok=True)
+        return found
+
+    def _store(self, record: Record, data: bytes) -> None:
+        header = json.dumps(asdict(record), ensure_ascii=False).encode("utf-8", "surrogateescape")
+        new = self._folder / f"{_stem(record)}.new"
+        with new.open("xb") as file:
+            file.write(header + b"\n" + data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.rename(self._file(record, "prepared"))
+        self._sync_folder()
+
+    def _sync_folder(self) -> None:
+        fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _file(self, record: Record, state: str) -> Path:
+        return self._folder / f"{_stem(record)}.{state}"
+
+    def _forget(self, record: Record) -> None:
+        with self._lock:
+            self._sizes.pop(_stem(record), None)
+
+
+def _stem(record: Record) -> str:
+    return f"{int(record.created * 1e6):020d}-{record.id}"
+
+
+def _age(file: Path) -> float:
+    try:
+        return time.time() - file.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _parse(file: Path) -> Item | None:
+    state = file.suffix[1:]
+    if state not in ("prepared", "applied", "aside"):
+        return None
+    try:
+        header, _, data = file.read_bytes().partition(b"\n")
+        record = Record(**json.loads(header.decode("utf-8", "surrogateescape")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return Item(record, state, file) if len(data) == record.size else None  # type: ignore[arg-type]
+
+
+def by_path(items: Iterable[Item]) -> dict[str, list[Item]]:
+    """Items grouped by path, each group oldest first: a chain of writes to one note."""
+    chains: dict[str, list[Item]] = {}
+    for item in items:
+        chains.setdefault(item.record.disk, []).append(item)
+    return chains

@@ -1,0 +1,195 @@
+"""Makes journalled writes come true after a crash of the server, of rclone or of both.
+
+Runs at start, whenever the mount returns, and every few seconds while acknowledged writes wait to be
+known safe. Entries of one path form a chain; what the vault holds decides:
+
+    the newest content      safe, once the remote has it too
+    one of the chain, or
+    the base                the write was lost: write the newest again
+    anything else           somebody else changed the note: keep theirs, put ours beside it
+
+Without rclone's remote control nobody can ask the remote. Then a write counts as safe when the mount
+it was made on stayed up for `grace` seconds and still shows it; if the mount was replaced before
+that, the content is written again even though the mount shows it, because a restarted rclone may
+show a content that it never uploads.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from server.errors import Conflict, NotFound, VaultError
+from server.models import Content, NotePath
+from server.telemetry import Telemetry, log
+from server.vault import files
+from server.vault.guard import Pin
+from server.vault.journal import Item, Journal, by_path
+from server.vault.vault import Vault, Written
+from server.vault.writers import DriveWriter, remove_temp
+from server.workers import Deadline
+
+
+class Recovery:
+    """Settles the journal with the vault, one pass at a time."""
+
+    def __init__(
+        self,
+        vault: Vault,
+        journal: Journal,
+        telemetry: Telemetry,
+        *,
+        on_write: Callable[[Written], None],
+        grace: float = 120.0,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._vault = vault
+        self._journal = journal
+        self._telemetry = telemetry
+        self._on_write = on_write
+        self._grace = grace
+        self._now = now
+        self._busy = threading.Lock()
+
+    def settle(self) -> int:
+        """Look once at every entry that nobody is writing; returns how many are left."""
+        with self._busy:
+            if len(self._journal):
+                pin = self._vault.guard.pin()
+                for chain in by_path(self._journal.items()).values():
+                    waiting = [item for item in chain if self._is_waiting(pin, item)]
+                    if waiting:
+                        self._settle_safely(pin, waiting)
+            left = len(self._journal)
+            self._telemetry.journal_entries.set(left)
+            return left
+
+    def _is_waiting(self, pin: Pin, item: Item) -> bool:
+        if item.state == "aside":
+            return False
+        if not self._same_mount(pin, item):
+            return True
+        # Of this mount: a prepared entry belongs to the thread that is writing it, and an applied
+        # one needs no look before its time has come, unless the remote can be asked.
+        if item.state == "prepared":
+            return False
+        return self._drive(pin) is not None or self._age(item) > self._grace
+
+    def _settle_safely(self, pin: Pin, chain: Sequence[Item]) -> None:
+        try:
+            self._settle(pin, chain)
+        except VaultError as error:
+            self._vault.guard.suspect(error)
+            log(
+                logging.DEBUG,
+                "journal entry not settled yet",
+                path=chain[-1].record.path,
+                why=error.code,
+            )
+
+    def _settle(self, pin: Pin, chain: Sequence[Item]) -> None:
+        found = self._look(pin, chain)
+        acknowledged = [item for item in chain if item.state == "applied"]
+        if not acknowledged:
+            self._settle_unacknowledged(chain, found)
+            return
+        newest = acknowledged[-1]
+        etag = found.etag if found else None
+        ours = {item.record.etag for item in chain} | {item.record.base for item in chain}
+        if etag not in ours and not self._is_torn(pin, newest, found):
+            self._keep_both(newest)
+        elif etag != newest.record.etag or not self._is_safe(pin, newest):
+            if etag == newest.record.etag and self._may_still_come(pin, newest):
+                return
+            self._write_again(newest, etag)
+        self._done(chain)
+
+    def _look(self, pin: Pin, chain: Sequence[Item]) -> Content | None:
+        """What the vault holds at the chain's path; temp files of the chain are cleared away."""
+        disk = chain[-1].record.disk
+        try:
+            with files.spot(pin.root, disk) as at:
+                for item in chain:
+                    if item.record.temp:
+                        remove_temp(at.folder, item.record.temp)
+        except NotFound:
+            return None
+        found = self._vault.read(NotePath(disk))
+        return found.content if found else None
+
+    def _settle_unacknowledged(self, chain: Sequence[Item], found: Content | None) -> None:
+        for item in chain:
+            if found is not None and found.etag == item.record.etag:
+                self._done([item])
+                continue
+            log(
+                logging.WARNING, "a write that was never acknowledged was not made",
+                path=item.record.path, id=item.record.id,
+            )  # fmt: skip
+            self._vault.generations.pop(item.record.id, None)
+            self._journal.set_aside(item.record)
+
+    def _is_safe(self, pin: Pin, item: Item) -> bool:
+        drive = self._drive(pin)
+        if drive is not None:
+            return drive.remote_md5(pin, item.record.disk) == item.record.md5
+        return not pin.is_rclone or (self._same_mount(pin, item) and self._age(item) > self._grace)
+
+    def _may_still_come(self, pin: Pin, item: Item) -> bool:
+        """Whether rclone itself may still upload it."""
+        drive = self._drive(pin)
+        if drive is not None:
+            return drive.is_queued(pin, item.record.disk)
+        return self._same_mount(pin, item)
+
+    def _is_torn(self, pin: Pin, item: Item, found: Content | None) -> bool:
+        """Whether a restarted rclone shows ours cut to the length of the content before it."""
+        return (
+            found is not None
+            and not self._same_mount(pin, item)
+            and item.data().startswith(found.data)
+        )
+
+    def _write_again(self, item: Item, seen: str | None) -> None:
+        data = item.data()
+
+        def change(current: Content | None) -> bytes:
+            if (current.etag if current else None) != seen:
+                raise Conflict("The note changed while it was being recovered.")
+            return data
+
+        self._on_write(self._vault.edit(NotePath(item.record.disk), change, Deadline.after(60)))
+        self._telemetry.writes.labels("recovery", "rewritten").inc()
+        log(
+            logging.WARNING,
+            "wrote again what the mount may have lost",
+            path=item.record.path,
+            id=item.record.id,
+        )
+
+    def _keep_both(self, item: Item) -> None:
+        data = item.data()
+        stem, dot, suffix = item.record.disk.rpartition(".")
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(item.record.created))
+        beside = f"{stem}.conflict-{stamp}-{item.record.id[:4]}{dot}{suffix}"
+        self._on_write(self._vault.edit(NotePath(beside), lambda _: data, Deadline.after(60)))
+        self._telemetry.writes.labels("recovery", "conflict_copy").inc()
+        log(
+            logging.WARNING, "the note changed elsewhere while a write waited: both are kept",
+            path=item.record.path, copy=beside,
+        )  # fmt: skip
+
+    def _done(self, items: Sequence[Item]) -> None:
+        for item in items:
+            self._vault.generations.pop(item.record.id, None)
+            self._journal.done(item.record)
+
+    def _drive(self, pin: Pin) -> DriveWriter | None:
+        writer = self._vault.choose_writer(pin)
+        return writer if isinstance(writer, DriveWriter) else None
+
+    def _same_mount(self, pin: Pin, item: Item) -> bool:
+        return self._vault.generations.get(item.record.id) == pin.generation
+
+    def _age(self, item: Item) -> float:
+        return self._now() - item.record.created

@@ -1,0 +1,225 @@
+"""The vault as the service sees it: read a file, change a file, list a folder.
+
+Synchronous and possibly slow: callers run it in `Workers`. Everything goes through the guard's
+pinned root; every write through the journal and one of the writers.
+"""
+
+import hashlib
+import logging
+import time
+import unicodedata
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from server.errors import Conflict, NotFound, TooLarge, VaultError
+from server.models import Content, Entry, NotePath, etag_of
+from server.telemetry import Telemetry, log
+from server.vault import files
+from server.vault.guard import Guard, Pin
+from server.vault.journal import Journal, Record
+from server.vault.locks import PathLocks
+from server.vault.paths import path_key
+from server.vault.writers import BaseChanged, Replacement, Writer
+from server.workers import Deadline
+
+T = TypeVar("T")
+Change = Callable[[Content | None], bytes]
+"""From the current content (None: there is no file) to the new one; may raise a domain error."""
+
+_ATTEMPTS = 50
+_READ_PATIENCE = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file as read: its canonical path, its spelling on disk, its content."""
+
+    path: str
+    disk: str
+    content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A finished write. `uploaded` is False while only rclone's cache has it."""
+
+    path: str
+    disk: str
+    created: bool
+    content: Content
+    protocol: str
+    uploaded: bool
+
+
+class Vault:
+    """Reads and writes below the pinned root."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        journal: Journal,
+        choose_writer: Callable[[Pin], Writer],
+        telemetry: Telemetry,
+        *,
+        max_bytes: int,
+    ) -> None:
+        self.guard = guard
+        self._journal = journal
+        self.choose_writer = choose_writer
+        self._telemetry = telemetry
+        self._max_bytes = max_bytes
+        self._locks = PathLocks()
+        self.generations: dict[str, int] = {}
+        """Which pin a journalled write was made under, by record id; lost with the process."""
+
+    def read(self, path: NotePath) -> Found | None:
+        """The file at `path`, found in any Unicode form or case; None when there is none."""
+        return self._guarded(lambda pin: self._read_apart(pin, path))
+
+    def stat(self, path: NotePath) -> Entry | None:
+        """What a scan would see of `path` now; None when there is no file."""
+        return self._guarded(lambda pin: self._stat(pin, path))
+
+    def list_folder(self, disk: str) -> list[Entry]:
+        """The visible entries of a folder, spelled as on disk."""
+        return self._guarded(lambda pin: files.list_folder(pin.root, disk))
+
+    def edit(self, path: NotePath, change: Change, deadline: Deadline) -> Written:
+        """Replace a file's content by `change(content)`, so that no other writer's work is lost.
+
+        Raises `Conflict` when others keep changing it, `Unavailable` or `Timeout` with nothing
+        written, and whatever `change` raises.
+        """
+        with self._locks.hold(path_key(path), deadline):
+            for attempt in range(_ATTEMPTS):
+                deadline.check()
+                try:
+                    return self._guarded(lambda pin: self._try_edit(pin, path, change, deadline))
+                except BaseChanged:
+                    time.sleep(min(0.001 * 2**attempt, 0.1))
+        raise Conflict(
+            f"{path!r} keeps changing under the write; nothing was written.",
+            "Read it and try again.",
+        )
+
+    def _guarded(self, call: Callable[[Pin], T]) -> T:
+        try:
+            return call(self.guard.pin())
+        except VaultError as error:
+            self.guard.suspect(error)
+            raise
+        except OSError as error:
+            translated = files.translate(error)
+            self.guard.suspect(translated)
+            raise translated from error
+
+    def _read_apart(self, pin: Pin, path: NotePath) -> Found | None:
+        if not pin.is_rclone:
+            return self._read(pin, path)
+        # rclone may lose a write whose note is closed by a reader after the rename: keep ours apart.
+        with self._locks.hold(path_key(path), Deadline.after(_READ_PATIENCE)):
+            return self._read(pin, path)
+
+    def _read(self, pin: Pin, path: str) -> Found | None:
+        try:
+            with files.spot(pin.root, path) as at:
+                content = self._read_fresh(pin, at) if at.exists else None
+        except NotFound:
+            return None
+        return Found(_canonical(at.disk), at.disk, content) if content else None
+
+    def _read_fresh(self, pin: Pin, at: files.Spot) -> Content | None:
+        try:
+            return files.read(at, self._max_bytes)
+        except files.Unreadable:
+            # The mount's view is older than the remote's file: let it look again, if it can be told.
+            if not self.choose_writer(pin).refresh(pin, at.disk):
+                raise
+            return files.read(at, self._max_bytes)
+
+    def _stat(self, pin: Pin, path: str) -> Entry | None:
+        try:
+            with files.spot(pin.root, path) as at:
+                return files.entry_at(at) if at.exists else None
+        except NotFound:
+            return None
+
+    def _try_edit(self, pin: Pin, path: NotePath, change: Change, deadline: Deadline) -> Written:
+        found = self._read(pin, path)
+        base = found.content if found else None
+        data = change(base)
+        if len(data) > self._max_bytes:
+            raise TooLarge(
+                f"The note would have {len(data):,} bytes; {self._max_bytes:,} is the limit.",
+                "Start a new note and link to it.",
+            )
+        with files.spot(pin.root, path, make_folders=True) as at:
+            temp = f".{uuid.uuid4().hex[:12]}.vault-mcp.tmp"
+            return self._commit(Replacement(pin, at, base, data, temp), deadline)
+
+    def _commit(self, what: Replacement, deadline: Deadline) -> Written:
+        writer = self.choose_writer(what.pin)
+        record = _record(what, writer.name)
+        self._journal.prepare(record, what.data)
+        self.generations[record.id] = what.pin.generation
+        outcome = "failed"
+        try:
+            stat = writer.commit(what, deadline)
+            outcome = "ok"
+        except BaseChanged:
+            outcome = "changed"
+            self._close(record)
+            raise
+        except VaultError:
+            self._close(record)
+            raise
+        except OSError as error:
+            translated = files.translate(error)
+            # A mount that died in mid-write leaves the outcome open: recovery looks when it is back.
+            if not isinstance(translated, files.VaultGone):
+                self._close(record)
+            raise translated from error
+        finally:
+            self._telemetry.writes.labels(writer.name, outcome).inc()
+        if writer.on_remote:
+            self._close(record)
+        else:
+            self._journal.applied(record)
+        self._telemetry.journal_entries.set(len(self._journal))
+        return Written(
+            _canonical(what.at.disk),
+            what.at.disk,
+            what.base is None,
+            Content(what.data, stat),
+            writer.name,
+            writer.on_remote,
+        )
+
+    def _close(self, record: Record) -> None:
+        self.generations.pop(record.id, None)
+        try:
+            self._journal.done(record)
+        except OSError:
+            log(logging.ERROR, "a finished journal entry can't be removed", id=record.id)
+
+
+def _record(what: Replacement, protocol: str) -> Record:
+    md5 = hashlib.md5(what.data, usedforsecurity=False).hexdigest()
+    return Record(
+        id=uuid.uuid4().hex[:16],
+        path=_canonical(what.at.disk),
+        disk=what.at.disk,
+        base=what.base.etag if what.base else None,
+        etag=etag_of(what.data),
+        md5=md5,
+        size=len(what.data),
+        protocol=protocol,
+        temp=what.temp,
+        created=time.time(),
+    )
+
+
+def _canonical(disk: str) -> str:
+    return unicodedata.normalize("NFC", disk)

@@ -1,0 +1,276 @@
+"""The three ways to put a content in place of another, by what the vault lives on.
+
+    LocalWriter   a plain folder: temp file, fsync, rename, fsync of the folder
+    MountWriter   an rclone mount alone: temp file and rename through its cache; rclone may still lose
+                  it when it dies before the upload, so the journal keeps it until it is known safe
+    DriveWriter   rclone's remote control: copied straight to the remote and verified there
+
+Each compares the current content with the base under the folder's lock before it replaces anything,
+and raises `BaseChanged` when they differ. None ever appends in place: on an rclone mount that
+uploads a mix of two contents when another device changed the note.
+"""
+
+import errno
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from server.errors import TooLarge, Unavailable
+from server.models import Content, FileStat
+from server.vault import files
+from server.vault.guard import Pin
+from server.vault.locks import folder_lock
+from server.vault.mounts import inner_path
+from server.vault.rc import Rc, RcError, RemoteStat
+from server.workers import Deadline
+
+
+class BaseChanged(Exception):
+    """Somebody else changed the note between reading and replacing it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What is to be put where, and what must be there until then."""
+
+    pin: Pin
+    at: files.Spot
+    base: Content | None
+    data: bytes
+    temp: str
+
+
+class Writer(Protocol):
+    """A way to replace a content."""
+
+    name: str
+    on_remote: bool
+    """Whether an answer means that the remote has it."""
+
+    def commit(self, what: Replacement, deadline: Deadline) -> FileStat: ...
+
+    def refresh(self, pin: Pin, disk: str, /) -> bool:
+        """Have the mount look at the remote again; False when nobody can tell it to."""
+        ...
+
+
+class LocalWriter:
+    """For a folder whose renames are atomic and whose fsync means it."""
+
+    name = "local"
+    on_remote = True
+
+    def refresh(self, _pin: Pin, _disk: str) -> bool:
+        return False
+
+    def commit(self, what: Replacement, deadline: Deadline) -> FileStat:
+        stat = stage(what, sync=True)
+        try:
+            with folder_lock(what.at.folder, deadline):
+                deadline.check()
+                check_base(what)
+                _put_in_place(what)
+                _sync(what.at.folder)
+        except BaseException:
+            remove_temp(what.at.folder, what.temp)
+            raise
+        return stat
+
+
+class MountWriter:
+    """For an rclone mount without remote control. `fsync` and hard links do nothing there."""
+
+    name = "mount"
+    on_remote = False
+
+    def refresh(self, _pin: Pin, _disk: str) -> bool:
+        return False
+
+    def commit(self, what: Replacement, deadline: Deadline) -> FileStat:
+        stage(what, sync=False)
+        try:
+            with folder_lock(what.at.folder, deadline):
+                deadline.check()
+                check_base(what)
+                os.replace(
+                    what.temp, what.at.name, src_dir_fd=what.at.folder, dst_dir_fd=what.at.folder
+                )
+            return files.stat_of(os.stat(what.at.name, dir_fd=what.at.folder))
+        except BaseException:
+            remove_temp(what.at.folder, what.temp)
+            raise
+
+
+class DriveWriter:
+    """For an rclone mount with remote control: the answer means that the remote has it."""
+
+    name = "drive"
+    on_remote = True
+
+    def __init__(self, rc: Rc, staging: Path, pause: Callable[[float], None] = time.sleep) -> None:
+        self._rc = rc
+        self._staging = staging
+        self._pause = pause
+        staging.mkdir(parents=True, exist_ok=True)
+
+    def commit(self, what: Replacement, deadline: Deadline) -> FileStat:
+        remote = self._remote(what.pin, what.at.disk)
+        staged = self._staging / what.temp.lstrip(".")
+        staged.write_bytes(what.data)
+        try:
+            with folder_lock(what.at.folder, deadline):
+                self._flush(remote, deadline)
+                self._check_base(remote, what.base)
+                deadline.check()
+                self._rc.copy_file(str(self._staging), staged.name, remote.fs, remote.path)
+                written = self._verify(remote, what.data)
+                self._rc.refresh(remote.fs, remote.folder)
+        finally:
+            staged.unlink(missing_ok=True)
+        # Not the mount's stat: for a second it may still show the old one.
+        return FileStat(written.size, written.mtime_ns)
+
+    def refresh(self, pin: Pin, disk: str) -> bool:
+        remote = self._remote(pin, disk)
+        return self._rc.refresh(remote.fs, remote.folder)
+
+    def answers(self, pin: Pin) -> bool:
+        """Whether rclone can be asked and its remote keeps the hashes that this protocol stands on."""
+        try:
+            return "md5" in self._rc.hashes(self._remote(pin, "").fs)
+        except RcError:
+            return False
+
+    def remote_md5(self, pin: Pin, disk: str) -> str | None:
+        """What the remote holds now, by hash; None when it holds nothing."""
+        remote = self._remote(pin, disk)
+        found = self._rc.stat(remote.fs, remote.path)
+        return found.md5 if found else None
+
+    def is_queued(self, pin: Pin, disk: str) -> bool:
+        """Whether rclone still has to upload the file."""
+        remote = self._remote(pin, disk)
+        return any(item.name == remote.path for item in self._rc.queue(remote.fs))
+
+    def _remote(self, pin: Pin, disk: str) -> "Remote":
+        if pin.mount is None:
+            raise Unavailable("The vault is not on a mount.", "RCLONE_RC needs an rclone mount.")
+        inner = inner_path(pin.root.path, pin.mount)
+        # rclone's own name of what it serves; the mount table shows it too, unless --devname hides it.
+        names = self._rc.vfs_list()
+        fs = pin.mount.source if pin.mount.source in names or len(names) != 1 else names[0]
+        return Remote(fs, f"{inner}/{disk}" if inner else disk)
+
+    def _flush(self, remote: "Remote", deadline: Deadline) -> None:
+        """Wait until nothing of this path waits in rclone's own queue: it would overwrite ours."""
+        while waiting := [item for item in self._rc.queue(remote.fs) if item.name == remote.path]:
+            deadline.check()
+            for item in waiting:
+                self._rc.set_expiry(remote.fs, item.id)
+            self._pause(0.1)
+
+    def _check_base(self, remote: "Remote", base: Content | None) -> None:
+        found = self._rc.stat(remote.fs, remote.path)
+        expected = hashlib.md5(base.data, usedforsecurity=False).hexdigest() if base else None
+        if (found.md5 if found else None) != expected:
+            # The mount showed an old content: let it look again before the caller retries.
+            self._rc.refresh(remote.fs, remote.folder)
+            raise BaseChanged
+
+    def _verify(self, remote: "Remote", data: bytes) -> RemoteStat:
+        found = self._rc.stat(remote.fs, remote.path)
+        if found is None or found.md5 != hashlib.md5(data, usedforsecurity=False).hexdigest():
+            raise Unavailable(
+                "The remote does not show the new content.",
+                "Read the note before you repeat the write.",
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A file as rclone's remote control names it."""
+
+    fs: str
+    path: str
+
+    @property
+    def folder(self) -> str:
+        return self.path.rpartition("/")[0]
+
+
+def stage(what: Replacement, *, sync: bool) -> FileStat:
+    """Write the new content to a temp file beside the target; checked for short writes."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(what.temp, flags, 0o666, dir_fd=what.at.folder)
+    try:
+        rest = memoryview(what.data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        if what.base is not None and sync:
+            os.fchmod(fd, os.stat(what.at.name, dir_fd=what.at.folder).st_mode & 0o7777)
+        if sync:
+            os.fsync(fd)
+        stat = files.stat_of(os.fstat(fd))
+    except FileNotFoundError:
+        remove_temp(what.at.folder, what.temp)
+        raise BaseChanged from None
+    except BaseException:
+        remove_temp(what.at.folder, what.temp)
+        raise
+    finally:
+        os.close(fd)
+    if stat.size != len(what.data):
+        remove_temp(what.at.folder, what.temp)
+        raise OSError(errno.ENOSPC, "short write")
+    return stat
+
+
+def check_base(what: Replacement) -> None:
+    """Raise `BaseChanged` unless the target still holds the base."""
+    try:
+        now = files.read(what.at, max(len(what.base.data), 1) if what.base else 1)
+    except TooLarge:
+        raise BaseChanged from None
+    if (now.data if now else None) != (what.base.data if what.base else None):
+        raise BaseChanged
+
+
+def remove_temp(folder: int, temp: str) -> None:
+    """Remove a temp file if it is still there and the mount still answers."""
+    try:
+        os.unlink(temp, dir_fd=folder)
+    except OSError:
+        pass
+
+
+def _put_in_place(what: Replacement) -> None:
+    folder = what.at.folder
+    if what.base is not None:
+        os.replace(what.temp, what.at.name, src_dir_fd=folder, dst_dir_fd=folder)
+        return
+    try:
+        # A link can't clobber: of two creators, even strangers to the lock, one wins.
+        os.link(
+            what.temp, what.at.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False
+        )
+    except FileExistsError:
+        raise BaseChanged from None
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        os.replace(what.temp, what.at.name, src_dir_fd=folder, dst_dir_fd=folder)
+    else:
+        os.unlink(what.temp, dir_fd=folder)
+
+
+def _sync(folder: int) -> None:
+    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,196 @@
+"""A bounded pool of daemon threads whose callers never wait longer than a deadline.
+
+Mount calls can hang in the kernel, where nothing can stop them. A caller whose deadline passes
+leaves its thread behind (it is daemonic, so it never holds up the interpreter's exit); while every
+thread is stuck, new work fails at once instead of queueing behind a dead mount.
+"""
+
+import asyncio
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from server.errors import Timeout, Unavailable
+
+P = ParamSpec("P")
+A = TypeVar("A")
+T = TypeVar("T")
+_END = object()
+
+
+@dataclass(slots=True)
+class Deadline:
+    """A moment after which work must not be started or committed any more."""
+
+    at: float
+    cancelled: bool = field(default=False)
+
+    @classmethod
+    def after(cls, seconds: float) -> "Deadline":
+        return cls(time.monotonic() + seconds)
+
+    @property
+    def remaining(self) -> float:
+        return max(0.0, self.at - time.monotonic())
+
+    def check(self) -> None:
+        """Raise `Timeout` when the moment has passed or the caller has gone."""
+        if self.cancelled or time.monotonic() >= self.at:
+            raise Timeout(
+                "The vault did not answer in time; nothing was written.",
+                "Try again in a moment; health_check tells the state of the mount.",
+            )
+
+
+@dataclass(slots=True)
+class _Job:
+    run: Callable[[], Any]
+    future: "Future[Any]"
+    started: bool = False
+    abandoned: bool = False
+
+
+class Workers:
+    """`size` threads, started on demand. `run` waits in a thread, `run_async` in an event loop."""
+
+    def __init__(self, name: str, size: int, backlog: int = 256) -> None:
+        self.name = name
+        self.size = size
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._idle = 0
+        self._waiting = 0
+        self._stuck = 0
+        self._backlog = backlog
+        self._closed = False
+
+    @property
+    def stuck(self) -> int:
+        """How many threads are busy with work that nobody waits for any more."""
+        return self._stuck
+
+    def run(self, deadline: Deadline, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run `call` in a worker; raises `Timeout` at the deadline, `Unavailable` when none is free."""
+        job = self._submit(lambda: call(*args, **kwargs))
+        try:
+            return job.future.result(deadline.remaining)  # type: ignore[no-any-return]
+        except FutureTimeout:
+            if job.future.done():
+                raise
+            raise self._abandon(job, deadline) from None
+
+    async def run_async(
+        self, deadline: Deadline, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """`run` for coroutines. Cancelling it abandons the work."""
+        job = self._submit(lambda: call(*args, **kwargs))
+        waiting = asyncio.wrap_future(job.future)
+        try:
+            done, _ = await asyncio.wait({waiting}, timeout=deadline.remaining)
+        except asyncio.CancelledError:
+            waiting.cancel()
+            self._abandon(job, deadline)
+            raise
+        if done:
+            return waiting.result()  # type: ignore[no-any-return]
+        waiting.cancel()
+        raise self._abandon(job, deadline)
+
+    def map(self, timeout: float, call: Callable[[A], T], items: Sequence[A]) -> list[T]:
+        """Run `call` for every item, as many at once as there are threads; results in order.
+
+        Each item may take `timeout` seconds. The first failure is raised, the rest is abandoned.
+        """
+        results: list[T] = []
+        jobs: deque[_Job] = deque()
+        rest = iter(items)
+        deadline = Deadline.after(timeout)
+        try:
+            while True:
+                while len(jobs) < self.size and (item := next(rest, _END)) is not _END:
+                    jobs.append(self._submit(partial(call, item)))  # type: ignore[arg-type]
+                if not jobs:
+                    return results
+                deadline = Deadline.after(timeout)
+                results.append(jobs[0].future.result(timeout))
+                jobs.popleft()
+        except FutureTimeout:
+            raise self._abandon(jobs[0], deadline) from None
+        finally:
+            for job in jobs:
+                self._abandon(job, deadline)
+
+    def close(self) -> None:
+        """Let idle threads end; stuck ones are left to the operating system."""
+        with self._lock:
+            self._closed = True
+            threads = self._threads
+        for _ in range(threads):
+            self._jobs.put(None)
+
+    def _submit(self, run: Callable[[], Any]) -> _Job:
+        job = _Job(run, Future())
+        with self._lock:
+            if self._closed:
+                raise Unavailable("The server is stopping.", "Try again when it is back.")
+            if self._stuck >= self.size or self._waiting >= self._backlog:
+                raise Unavailable(
+                    "The vault does not answer: every worker is waiting for it.",
+                    "Try again in a moment; health_check tells the state of the mount.",
+                )
+            self._waiting += 1
+            if self._idle < self._waiting and self._threads < self.size:
+                self._threads += 1
+                name = f"{self.name}-{self._threads}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+        self._jobs.put(job)
+        return job
+
+    def _abandon(self, job: _Job, deadline: Deadline) -> Timeout:
+        deadline.cancelled = True
+        with self._lock:
+            if not job.future.done() and not job.abandoned:
+                job.abandoned = True
+                if job.started:
+                    self._stuck += 1
+        return Timeout(
+            "The vault did not answer in time.",
+            "Read the note before you repeat a write; health_check tells the state of the mount.",
+        )
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                self._idle += 1
+            job = self._jobs.get()
+            with self._lock:
+                self._idle -= 1
+                if job is None:
+                    self._threads -= 1
+                    return
+                self._waiting -= 1
+                job.started = not job.abandoned
+            if job.started:
+                self._perform(job)
+
+    def _perform(self, job: _Job) -> None:
+        # From here on a cancelled waiter no longer cancels the future under the running call.
+        if not job.future.set_running_or_notify_cancel():
+            return
+        try:
+            result = job.run()
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
+            job.future.set_exception(error)
+        else:
+            job.future.set_result(result)
+        with self._lock:
+            if job.abandoned:
+                self._stuck -= 1

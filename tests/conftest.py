@@ -1,0 +1,61 @@
+"""What every test may use."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from server.telemetry import Telemetry
+from server.vault.guard import Guard
+from server.vault.identity import IdentityFile
+from server.vault.journal import Journal
+from server.vault.vault import Vault
+from server.vault.writers import LocalWriter
+
+pytest_plugins = ["tests.drive.fixtures"]
+
+
+@pytest.fixture
+def telemetry() -> Telemetry:
+    return Telemetry()
+
+
+@pytest.fixture
+def vault_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "vault"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def guard(vault_folder: Path, tmp_path: Path, telemetry: Telemetry) -> Guard:
+    """A guard over a plain folder that has already looked at it."""
+    guard = Guard(
+        vault_folder,
+        marker=".vault-mcp",
+        require_mount="auto",
+        identity=IdentityFile(tmp_path / "state" / "vault.json"),
+        telemetry=telemetry,
+    )
+    assert guard.probe().ok
+    return guard
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path / "state" / "journal")
+
+
+@pytest.fixture
+def vault(guard: Guard, journal: Journal, telemetry: Telemetry) -> Vault:
+    writer = LocalWriter()
+    return Vault(guard, journal, lambda _pin: writer, telemetry, max_bytes=1 << 20)
+
+
+@pytest.fixture
+def open_descriptors() -> Iterator[None]:
+    """Fails a test that leaks file descriptors."""
+    before = len(os.listdir("/proc/self/fd"))
+    yield
+    assert len(os.listdir("/proc/self/fd")) <= before + 1

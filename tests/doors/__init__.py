@@ -1,0 +1,1 @@
+"""One body, every door."""

@@ -1,0 +1,179 @@
+"""After a crash: what the vault holds decides what becomes of each journalled write."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from server.models import Content, FileStat, etag_of
+from server.telemetry import Telemetry
+from server.vault.guard import Guard, Pin
+from server.vault.journal import Journal, Record
+from server.vault.recovery import Recovery
+from server.vault.vault import Vault, Written
+from server.vault.writers import LocalWriter, MountWriter
+
+BASE, OURS, THEIRS = b"base", b"base\nours", b"theirs"
+
+
+class RemoteGuard(Guard):
+    """A guard whose folder passes for an rclone mount: the protocol is what is under test."""
+
+    def pin(self) -> Pin:
+        pin = super().pin()
+        assert pin.mount is not None
+        return replace(pin, mount=replace(pin.mount, fstype="fuse.rclone"))
+
+
+@pytest.fixture
+def remote_guard(guard: Guard) -> Guard:
+    guard.__class__ = RemoteGuard
+    return guard
+
+
+@pytest.fixture
+def written() -> list[Written]:
+    return []
+
+
+@pytest.fixture
+def recovery(
+    remote_guard: Guard, journal: Journal, telemetry: Telemetry, written: list[Written]
+) -> Recovery:
+    writer = MountWriter()
+    vault = Vault(remote_guard, journal, lambda _pin: writer, telemetry, max_bytes=1 << 20)
+    return Recovery(vault, journal, telemetry, on_write=written.append, grace=120)
+
+
+def entry(
+    journal: Journal,
+    data: bytes,
+    base: bytes | None,
+    *,
+    applied: bool,
+    age: float = 0,
+    temp: str = ".x.tmp",
+) -> Record:
+    stat = FileStat(len(data), 0)
+    record = Record(
+        id=f"{int(1e6 * age):016x}", path="a.md", disk="a.md", base=etag_of(base) if base is not None else None,
+        etag=Content(data, stat).etag, md5="", size=len(data), protocol="mount", temp=temp, created=time.time() - age,
+    )  # fmt: skip
+    journal.prepare(record, data)
+    if applied:
+        journal.applied(record)
+    return record
+
+
+def states(journal: Journal) -> list[str]:
+    return [item.state for item in journal.items()]
+
+
+def test_an_unacknowledged_write_that_was_not_made_is_set_aside(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    (vault_folder / "a.md").write_bytes(BASE)
+    (vault_folder / ".x.tmp").write_bytes(b"half")
+    entry(journal, OURS, BASE, applied=False)
+    assert recovery.settle() == 0
+    assert (vault_folder / "a.md").read_bytes() == BASE
+    assert not (vault_folder / ".x.tmp").exists()
+    assert states(journal) == ["aside"]
+
+
+def test_an_unacknowledged_write_that_was_made_is_done(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    (vault_folder / "a.md").write_bytes(OURS)
+    entry(journal, OURS, BASE, applied=False)
+    assert recovery.settle() == 0
+    assert states(journal) == []
+
+
+@pytest.mark.parametrize("shown", [BASE, OURS, OURS[:5], b""], ids=["base", "ours", "cut", "empty"])
+def test_an_acknowledged_write_is_made_again_on_a_new_mount(
+    recovery: Recovery, journal: Journal, vault_folder: Path, written: list[Written], shown: bytes
+) -> None:
+    (vault_folder / "a.md").write_bytes(shown)
+    entry(journal, OURS, BASE, applied=True)
+    assert recovery.settle() == 1
+    assert (vault_folder / "a.md").read_bytes() == OURS
+    assert [w.content.data for w in written] == [OURS]
+    assert states(journal) == ["applied"], "the rewrite must prove itself, too"
+
+
+def test_a_lost_new_note_is_written_again(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    entry(journal, OURS, None, applied=True)
+    recovery.settle()
+    assert (vault_folder / "a.md").read_bytes() == OURS
+
+
+def test_a_chain_ends_with_its_newest_content(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    newest = OURS + b"\nmore"
+    (vault_folder / "a.md").write_bytes(BASE)
+    entry(journal, OURS, BASE, applied=True, age=2)
+    entry(journal, newest, OURS, applied=True, age=1)
+    recovery.settle()
+    assert (vault_folder / "a.md").read_bytes() == newest
+    assert states(journal) == ["applied"]
+
+
+def test_a_note_changed_elsewhere_is_never_overwritten(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    (vault_folder / "a.md").write_bytes(THEIRS)
+    entry(journal, OURS, BASE, applied=True)
+    recovery.settle()
+    assert (vault_folder / "a.md").read_bytes() == THEIRS
+    copies = list(vault_folder.glob("a.conflict-*.md"))
+    assert [copy.read_bytes() for copy in copies] == [OURS]
+
+
+def test_a_write_is_safe_when_its_mount_stayed_up(
+    recovery: Recovery, journal: Journal, vault_folder: Path, written: list[Written]
+) -> None:
+    (vault_folder / "a.md").write_bytes(OURS)
+    young = entry(journal, OURS, BASE, applied=True, age=10)
+    recovery._vault.generations[young.id] = recovery._vault.guard.pin().generation
+    assert recovery.settle() == 1, "too young to be believed"
+    recovery._now = lambda: time.time() + 300
+    assert recovery.settle() == 0
+    assert written == []
+
+
+def test_a_write_in_progress_is_left_alone(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    (vault_folder / "a.md").write_bytes(BASE)
+    (vault_folder / ".x.tmp").write_bytes(b"being written")
+    busy = entry(journal, OURS, BASE, applied=False)
+    recovery._vault.generations[busy.id] = recovery._vault.guard.pin().generation
+    assert recovery.settle() == 1
+    assert (vault_folder / ".x.tmp").exists()
+    assert states(journal) == ["prepared"]
+
+
+def test_nothing_is_settled_while_the_vault_is_away(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    from server.errors import Unavailable
+
+    entry(journal, OURS, BASE, applied=True)
+    recovery._vault.guard._lost("dead")
+    with pytest.raises(Unavailable):
+        recovery.settle()
+    assert states(journal) == ["applied"]
+
+
+def test_local_writes_leave_nothing_to_settle(vault: Vault, journal: Journal) -> None:
+    from server.models import NotePath
+    from server.workers import Deadline
+
+    assert isinstance(vault.choose_writer(vault.guard.pin()), LocalWriter)
+    vault.edit(NotePath("a.md"), lambda _: b"x", Deadline.after(5))
+    assert journal.items() == []
