@@ -8,7 +8,7 @@ a client that hung up.
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -16,7 +16,7 @@ from mcp.shared.dispatcher import coerce_request_id
 from mcp.types import INVALID_REQUEST, PARSE_ERROR, JSONRPCRequest, jsonrpc_message_adapter
 from pydantic import ValidationError
 from pydantic_core import from_json
-from starlette.types import Scope
+from starlette.types import Message, Scope, Send
 
 from server.doors.guards import Refusal
 from server.errors import Conflict, InvalidRequest
@@ -32,11 +32,14 @@ class Flights:
         self._held: Counter[Key] = Counter()
 
     @contextmanager
-    def enter(self, scope: Scope, session: str, body: bytes) -> Iterator[None]:
-        """Hold the id of the request in `body`, if it is one; raises `Refusal`."""
+    def enter(self, scope: Scope, session: str, body: bytes, send: Send) -> Iterator[Send]:
+        """Hold the id of the request in `body`, if it is one; raises `Refusal`.
+
+        Yields the `send` to answer with: the id is free before the client can have read the end.
+        """
         request = _request(body)
         if request is None:
-            yield
+            yield send
             return
         key = (session, str(coerce_request_id(request.id)))
         if self._held[key]:
@@ -48,8 +51,15 @@ class Flights:
                 rpc=INVALID_REQUEST,
             )
         scope["state"][_FLIGHT] = key
-        with self._hold(key):
-            yield
+        with ExitStack() as held:
+            held.enter_context(self._hold(key))
+
+            async def freeing(message: Message) -> None:
+                if message["type"] == "http.response.body" and not message.get("more_body", False):
+                    held.close()
+                await send(message)
+
+            yield freeing
 
     async def follow(
         self, ctx: ServerRequestContext[Any, Any], call_next: CallNext

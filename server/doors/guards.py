@@ -85,10 +85,8 @@ class Origins:
 def _listed(value: str, allowed: Sequence[str]) -> bool:
     value = value.lower()
     name, _, port = value.rpartition(":")
-    return any(
-        entry in ("*", value) or (entry.endswith(":*") and entry[:-2] == name and port.isdigit())
-        for entry in map(str.lower, allowed)
-    )
+    named = (value, f"{name}:*" if port.isdigit() else f"{value}:*")
+    return any(entry == "*" or entry.lower() in named for entry in allowed)
 
 
 def check_json(headers: Headers) -> None:

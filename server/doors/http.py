@@ -133,8 +133,8 @@ class _Door:
             receive = replayed(body, receive)
             if headers.get("mcp-protocol-version", _OLDEST) in HANDSHAKE_PROTOCOL_VERSIONS:
                 session = headers.get("mcp-session-id") or f"opening {id(scope)}"
-                with self.flights.enter(scope, session, body):
-                    await self._answer(scope, receive, send)
+                with self.flights.enter(scope, session, body, send) as send_and_free:
+                    await self._answer(scope, receive, send_and_free)
                 return
         await self._answer(scope, receive, send, endless=is_endless(scope, headers))
 

@@ -5,7 +5,7 @@ import apsw
 from server.index.mirror import Mirror
 from server.index.schema import select
 
-_LOST = "UPDATE notes SET segment=NULL, offset=NULL, length=NULL, racy=1 WHERE "
+_LOST = "UPDATE notes SET segment=NULL, offset=NULL, length=NULL, etag=NULL, racy=1 WHERE "
 
 
 class Compaction:

@@ -100,12 +100,15 @@ class Mirror:
             with suppress(OSError):
                 os.fsync(fd)
 
+    def numbers(self) -> list[int]:
+        """The live segments."""
+        with self._lock:
+            return sorted(self._live)
+
     def sizes(self) -> dict[int, int]:
         """The size of every live segment whose file is there."""
-        with self._lock:
-            live = sorted(self._live)
         found = {}
-        for segment in live:
+        for segment in self.numbers():
             with suppress(FileNotFoundError):
                 found[segment] = self.path(segment).stat().st_size
         return found

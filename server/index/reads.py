@@ -1,7 +1,7 @@
 """What can be asked of the index. Every answer comes from a read-only connection."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import apsw
 from server.index.mirror import Mirror
 from server.index.names import key_of
 from server.index.pool import Pool
+from server.index.reading import Reading, reading
 from server.index.rows import COLUMNS, Counts, LinkRow, Located, Row, SnapshotRow, row_of
 from server.index.schema import select
 from server.index.suggest import near_misses
@@ -116,20 +117,15 @@ class Reads:
         return self._links(f"WHERE l.src={_ID} ORDER BY l.n", path)
 
     def locate(self, segment: int, offset: int) -> Located | None:
-        """The note that owns a byte of a segment, or None when it belongs to no live note."""
-        rows = self._all(
-            "SELECT path, offset, length FROM notes WHERE segment=? AND offset<=? "
-            "ORDER BY offset DESC LIMIT 1",
-            segment,
-            offset,
-        )
-        if not rows or offset >= rows[0][1] + rows[0][2]:
-            return None
-        return Located(*rows[0])
+        """The note that owns a byte of a segment just now; searches use `reading`."""
+        with self._read() as db:
+            return Reading(db, self._mirror, []).locate(segment, offset)
 
-    def reading(self) -> AbstractContextManager[list[tuple[int, Path]]]:
-        """The segments as (number, file); none of the files goes away inside the block."""
-        return self._mirror.reading()
+    @contextmanager
+    def reading(self) -> Iterator[Reading]:
+        """The segments, and whose bytes they hold; none of the files goes inside the block."""
+        with self._read() as db, reading(db, self._mirror) as look:
+            yield look
 
     def counts(self) -> Counts:
         rows = self._all("SELECT kind, count(*), sum(words) FROM notes GROUP BY kind")
@@ -173,10 +169,13 @@ class Reads:
 
 def _below(folder: str, depth: int | None, kind: Kind | None) -> tuple[str, list[Any]]:
     conditions, bindings = ["1"], list[Any]()
-    if folder:
+    if depth == 1:
+        conditions.append("folder_id = (SELECT id FROM folders WHERE path = ?)")
+        bindings.append(folder)
+    elif folder:
         conditions.append("path > ? AND path < ?")
         bindings += [folder + "/", folder + "0"]
-    if depth is not None:
+    if depth is not None and depth > 1:
         conditions.append("length(path) - length(replace(path, '/', '')) < ?")
         bindings.append(depth + (folder.count("/") + 1 if folder else 0))
     if kind is not None:

@@ -81,11 +81,11 @@ class Index(Reads):
 
     def put(self, items: Sequence[Document], *, max_bytes: int = MAX_INDEXED) -> None:
         """Store notes with everything they say. Larger ones, and binary ones, get a warning."""
+        items = list({item.path: item for item in items}.values())
         # Parsing is most of the work, so it's done before anybody has to wait for the lock.
-        known = {item.path: self.get(item.path) for item in items}
         facts = {}
         for item in items:
-            row = known[item.path]
+            row = self.get(item.path)
             if row is None or row.etag != etag_of(item.data):
                 facts[item.path] = derive(item.path, item.data, max_bytes)
         with self._transaction(max_bytes) as transaction:

@@ -73,12 +73,18 @@ class Transaction:
         insert_content(self._db, contents)
 
     def put_files(self, entries: Iterable[Entry]) -> None:
-        """Store attachments and folders: what a stat says is all that is known of them."""
+        """Store attachments and folders, of which only a stat is known; so are notes that are
+        too large to be read.
+        """
         rows = []
         for entry in _last(entries):
             known = self._known(entry.path, entry.kind)
             row = self._file(entry.path, entry.disk, entry.kind, entry.stat, known)
-            rows.append((*row, None, None, None, 0, None, False, self._now, None, None, None))
+            warning = None
+            if entry.kind == "note":
+                clear_content(self._db, [row[0]])
+                warning = "too large to be read"
+            rows.append((*row, None, None, None, 0, warning, False, self._now, None, None, None))
             same = known and FileStat(known.size, known.mtime_ns) == entry.stat
             self._record(row, known, changed=not same)
         self._db.executemany(_NOTE, rows)
@@ -141,7 +147,9 @@ class Transaction:
     def _note(self, new: _Fresh, place: tuple[int, int] | None) -> tuple[Any, ...]:
         item, facts = new.item, new.facts
         row = self._file(item.path, item.disk, "note", item.stat, new.known)
-        self._record(row, new.known, changed=new.known is None or new.known.etag != new.etag)
+        # A row without an etag lost its text; that alone is no change of the note.
+        known = new.known.etag if new.known else ""
+        self._record(row, new.known, changed=known not in (None, new.etag))
         md5 = hashlib.md5(item.data, usedforsecurity=False).hexdigest()
         content = (new.etag, md5, facts.title, facts.words, facts.warning, item.racy, self._now)
         return (*row, *content, *((*place, len(item.data)) if place else (None, None, None)))
@@ -187,8 +195,8 @@ class Transaction:
         insert_content(self._db, [(known.id, new, facts)])
 
     def _doubt(self, path: str) -> None:
-        """Have the next scan read the file, whatever its stat says."""
-        self._db.execute("UPDATE notes SET racy=1 WHERE path=?", (path,))
+        """Have the next scan read and store the file, whatever its stat says."""
+        self._db.execute("UPDATE notes SET racy=1, etag=NULL WHERE path=?", (path,))
 
     def _folder(self, path: str) -> int:
         found = self._folders.get(path)

@@ -63,8 +63,8 @@ def find(text: str, note: Note, selector: str) -> Section:
 def outline(text: str, note: Note) -> list[Outline]:
     """Every heading in order, with the sizes in characters of what is below it."""
     headings = note.headings
-    nexts = [heading.start for heading in headings[1:]] + [len(text)]
-    rows = zip(headings, _paths(headings), nexts, _ends(text, headings), strict=True)
+    nexts = [*(heading.start for heading in headings[1:]), len(text)]
+    rows = zip(headings, _paths(headings), nexts, _ends(text, headings), strict=False)
     return [
         Outline(heading, _spell(path), following - heading.start, end - heading.start)
         for heading, path, following, end in rows

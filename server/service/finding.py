@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from server.access import Access
 from server.errors import NotFound, VaultError
-from server.index.rows import Located, Row
+from server.index.rows import Row
 from server.index.store import Index
 from server.models import Caller, Kind
 from server.search.hits import Hit
@@ -192,35 +192,20 @@ class Finding:
         self, query: str, allowed: Callable[[str], bool], case: Case, found: list[_Line]
     ) -> None:
         verdicts: dict[str, bool] = {}
-        last: Located | None = None
-        last_segment = -1
-        with self._index.reading() as segments:
+        with self._index.reading() as look:
 
             def on_hit(hit: Hit) -> bool:
-                nonlocal last, last_segment
-                segment = segments[hit.file][0]
-                # Hits of a file come in order, so most fall into the note of the one before.
-                if (
-                    last is None
-                    or segment != last_segment
-                    or not last.start <= hit.offset < last.start + last.length
-                ):
-                    last, last_segment = self._index.locate(segment, hit.offset), segment
-                if last is None:
+                note = look.locate(look.segments[hit.file][0], hit.offset)
+                if note is None:
                     return True
-                if last.path not in verdicts:
-                    verdicts[last.path] = allowed(last.path)
-                if verdicts[last.path]:
-                    found.append(_Line(last.path, hit.offset - last.start, hit.text, _span(hit)))
+                if note.path not in verdicts:
+                    verdicts[note.path] = allowed(note.path)
+                if verdicts[note.path]:
+                    found.append(_Line(note.path, hit.offset - note.start, hit.text, _span(hit)))
                 return len(found) <= COUNT_CAP
 
-            self._ripgrep.search(
-                query,
-                [path for _, path in segments],
-                case=case,
-                timeout=self._timeout,
-                on_hit=on_hit,
-            )
+            files = [file for _, file in look.segments]
+            self._ripgrep.search(query, files, case=case, timeout=self._timeout, on_hit=on_hit)
 
     def _few(self, allowed: Callable[[str], bool]) -> list[tuple[str, bytes]] | None:
         """The texts of the allowed notes when they are few enough to be piped; else None."""

@@ -18,6 +18,7 @@ from server.errors import Unavailable
 
 _SCHEME = "unix://"
 _FRACTION = re.compile(r"\.(\d{1,9})")
+_HASH = re.compile(r"^([^/{}]*)\{[^{}]*\}(?=:)")
 _NOW = -1e9
 """As an upload's expiry: due long ago."""
 
@@ -98,12 +99,19 @@ class Rc:
         return _text("core/version", self.call("core/version"), "version")
 
     def vfs_list(self) -> list[str]:
-        """The names of what this rclone has mounted, as every `fs` argument wants them."""
-        return [str(name) for name in self.call("vfs/list").get("vfses") or ()]
+        """What this rclone has mounted, spelled as every `fs` argument takes it.
+
+        rclone tells `gd{hash}:vault` where flags change the remote, but can't parse that itself.
+        """
+        return [_HASH.sub(r"\1", str(name)) for name in self.call("vfs/list").get("vfses") or ()]
 
     def hashes(self, fs: str) -> list[str]:
         """The kinds of hashes that the backend keeps: none behind encryption, for one."""
         return [str(name) for name in self.call("operations/fsinfo", fs=fs).get("Hashes") or ()]
+
+    def forget_folders(self) -> None:
+        """Drop the folder ids that rclone remembers: another device may have moved or trashed them."""
+        self.call("fscache/clear")
 
     def queue(self, fs: str) -> list[Upload]:
         """What has not reached the backend yet."""

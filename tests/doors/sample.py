@@ -78,6 +78,7 @@ class Big(Output):
 def operations() -> list[Operation]:
     """Fresh ones, with counters of their own."""
     counts: Counter[str] = Counter()
+    released = asyncio.Event()
 
     async def echo(_service: Any, caller: Caller, given: EchoInput) -> EchoOutput:
         return EchoOutput(
@@ -115,6 +116,17 @@ def operations() -> list[Operation]:
         counts["finished"] += 1
         return Flag(done=True)
 
+    async def hold(_service: Any, _caller: Caller, _given: Nothing) -> Flag:
+        counts["started"] += 1
+        await released.wait()
+        counts["finished"] += 1
+        return Flag(done=True)
+
+    async def release(_service: Any, _caller: Caller, _given: Nothing) -> Flag:
+        released.set()
+        released.clear()
+        return Flag(done=True)
+
     async def seen(_service: Any, _caller: Caller, _given: Nothing) -> Counts:
         return Counts(counts=dict(counts))
 
@@ -126,6 +138,8 @@ def operations() -> list[Operation]:
         Operation("chatter", "Chatter", "Talks.", "core", "read", Nothing, Flag, chatter),
         Operation("big", "Big", "Is long.", "core", "read", SizeInput, Big, big),
         Operation("wait", "Wait", "Waits.", "core", "read", SecondsInput, Flag, wait),
+        Operation("hold", "Hold", "Waits for release.", "core", "read", Nothing, Flag, hold),
+        Operation("release", "Release", "Ends holds.", "core", "read", Nothing, Flag, release),
         Operation("seen", "Seen", "Tells.", "core", "read", Nothing, Counts, seen),
     ]
 

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 import anyio
 import httpx2
 import pytest
 
 from .connect import Running, running
+from .sample import sample_http
 from .wire import INITIALIZE, META, Wire, call, message, modern_headers, raw, request, wired
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +24,7 @@ async def wire(url: str) -> AsyncIterator[Wire]:
 @pytest.fixture(scope="module")
 def small_url() -> Iterator[str]:
     """A server with room for two sessions that end quickly."""
-    options = {"max_sessions": 2, "session_idle_seconds": 0.3, "ready": False}
+    options = {"max_sessions": 2, "session_idle_seconds": 1, "ready": False}
     with running("http", json.dumps(options)) as server:
         yield f"http://127.0.0.1:{server.port}/mcp"
 
@@ -59,6 +61,10 @@ async def test_another_host_name_is_misdirected(wire: Wire, host: str) -> None:
 async def test_a_foreign_page_is_forbidden(wire: Wire, origin: str) -> None:
     refused(await wire.post(INITIALIZE, {"Origin": origin}), 403, "permission_denied")
     refused(await wire.modern(request("tools/list"), Origin=origin), 403, "permission_denied")
+
+
+async def test_any_port_includes_none(wire: Wire) -> None:
+    assert (await wire.modern(request("tools/list"), Host="LocalHost")).status_code == 200
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "https://notes.example"])
@@ -175,7 +181,7 @@ async def test_a_request_id_in_flight_is_not_taken_twice(wire: Wire) -> None:
     answers: list[httpx2.Response] = []
 
     async def first() -> None:
-        answers.append(await wire.post(call("wait", 7, seconds=1), session))
+        answers.append(await wire.post(call("hold", 7), session))
 
     async with anyio.create_task_group() as calls:
         calls.start_soon(first)
@@ -186,21 +192,29 @@ async def test_a_request_id_in_flight_is_not_taken_twice(wire: Wire) -> None:
             assert second.json()["error"]["code"] == -32600
         other = await wire.open()
         assert "result" in message(await wire.post(call("echo", 7, text="a"), other))
-        assert (
-            await wire.post({"jsonrpc": "2.0", "id": 7, "result": {}}, session)
-        ).status_code == 202
+        response = await wire.post({"jsonrpc": "2.0", "id": 7, "result": {}}, session)
+        assert response.status_code == 202
+        await wire.modern(call("release"))
     assert message(answers[0])["result"]["structuredContent"] == {"done": True}
     assert "result" in message(await wire.post(call("echo", 7, text="again"), session))
+
+
+async def test_an_id_is_free_as_soon_as_its_answer_has_been_read(wire: Wire) -> None:
+    session = await wire.open()
+    for number in range(200):
+        answer = message(await wire.post(call("echo", 1, text=f"{number}"), session))
+        assert answer["result"]["structuredContent"]["text"] == f"{number}"
 
 
 async def test_an_id_stays_taken_while_its_handler_runs_without_its_client(wire: Wire) -> None:
     session, before = await wire.open(), await seen(wire, "started")
     finished = await seen(wire, "finished")
     async with anyio.create_task_group() as calls:
-        calls.start_soon(wire.post, call("wait", 1, seconds=1), session)
+        calls.start_soon(wire.post, call("hold", 1), session)
         await reached(wire, "started", before + 1)
         calls.cancel_scope.cancel()
     refused(await wire.post(call("echo", 1, text="second"), session), 409, "conflict")
+    await wire.modern(call("release"))
     await reached(wire, "finished", finished + 1)
     assert "result" in message(await wire.post(call("echo", 1, text="third"), session))
 
@@ -227,23 +241,26 @@ async def test_an_ended_session_is_gone(wire: Wire) -> None:
 
 async def test_sessions_are_capped_and_abandoned_ones_end(small_url: str) -> None:
     async with wired(small_url) as wire:
-        first = await wire.open()
-        async with wire.client.stream(
-            "GET", small_url, headers={**first, "Accept": "text/event-stream"}
-        ) as held:
-            assert held.status_code == 200
-            second = await wire.open()
-            full = await wire.post(INITIALIZE)
-            if full.status_code == 200:  # the second one ended before the third came
-                second = {**second, "Mcp-Session-Id": full.headers["mcp-session-id"]}
+        first, second = await wire.open(), await wire.open()
+        async with listening(wire, first):
+            async with listening(wire, second):
                 full = await wire.post(INITIALIZE)
-            assert full.status_code == 503
-            assert full.json()["error"]["message"] == "Too many open sessions"
+                assert full.status_code == 503
+                assert full.json()["error"]["message"] == "Too many open sessions"
             with anyio.fail_after(20):
                 while (await wire.post(INITIALIZE)).status_code != 200:
                     await anyio.sleep(0.05)
             assert (await wire.post(call("echo", text="a"), second)).status_code == 404
             assert (await wire.post(call("echo", text="a"), first)).status_code == 200
+
+
+@asynccontextmanager
+async def listening(wire: Wire, session: dict[str, str]) -> AsyncIterator[None]:
+    """Keep a session's stream open: it is not idle then."""
+    headers = {**session, "Accept": "text/event-stream"}
+    async with wire.client.stream("GET", wire.url, headers=headers) as stream:
+        assert stream.status_code == 200
+        yield
 
 
 async def test_methods_that_mean_nothing_here(wire: Wire) -> None:
@@ -284,6 +301,11 @@ async def test_metrics_count_calls_and_sessions(wire: Wire) -> None:
     assert await sessions() == before + 1
     await wire.client.delete(wire.url, headers=session)
     assert await sessions() == before
+
+
+async def test_nothing_wraps_the_listener() -> None:
+    """Starlette's middleware for functions would double the cost of every request."""
+    assert sample_http().user_middleware == []
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json", "/", "/mcp/x"])

@@ -48,9 +48,9 @@ class Talk:
         assert stdout is not None
         return [json.loads(line) for line in stdout]
 
-    def start_waiting(self, number: int, seconds: float) -> None:
+    def start(self, slow: Line) -> None:
         """Have a call in flight, certainly."""
-        self.say(call("wait", number, seconds=seconds))
+        self.say(slow)
         for poll in range(100, 2000):
             self.say(call("seen", poll))
             if self.hear()["result"]["structuredContent"]["counts"].get("started"):
@@ -77,7 +77,7 @@ def close(talk: Talk) -> None:
 
 
 def test_end_of_input_ends_it_after_what_is_in_flight(talk: Talk) -> None:
-    talk.start_waiting(1, 0.5)
+    talk.start(call("wait", 1, seconds=1.5))
     close(talk)
     assert [line["result"]["structuredContent"] for line in talk.rest()] == [{"done": True}]
     code, said = talk.server.end()
@@ -86,7 +86,7 @@ def test_end_of_input_ends_it_after_what_is_in_flight(talk: Talk) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_after_what_is_in_flight(talk: Talk, number: signal.Signals) -> None:
-    talk.start_waiting(1, 0.5)
+    talk.start(call("wait", 1, seconds=1.5))
     talk.server.process.send_signal(number)
     assert [line["result"]["structuredContent"] for line in talk.rest()] == [{"done": True}]
     code, said = talk.server.end()
@@ -102,7 +102,7 @@ def test_a_signal_ends_an_idle_server_although_its_input_stays_open() -> None:
 
 def test_a_second_signal_does_not_wait() -> None:
     with talking("session", json.dumps({"grace_seconds": 600})) as talk:
-        talk.start_waiting(1, 600)
+        talk.start(call("wait", 1, seconds=600))
         talk.server.process.send_signal(signal.SIGTERM)
         talk.server.process.send_signal(signal.SIGINT)
         assert talk.server.end(30)[0] == 0
@@ -110,17 +110,20 @@ def test_a_second_signal_does_not_wait() -> None:
 
 def test_a_call_that_takes_too_long_does_not_hold_up_the_end() -> None:
     with talking("session", json.dumps({"grace_seconds": 0.3})) as talk:
-        talk.start_waiting(1, 600)
+        talk.start(call("wait", 1, seconds=600))
         talk.server.process.send_signal(signal.SIGTERM)
         assert talk.server.end()[0] == 0
 
 
-def test_a_cancelled_call_is_not_waited_for(talk: Talk) -> None:
-    talk.start_waiting(1, 600)
-    talk.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
-    close(talk)
-    assert talk.rest() == []
-    assert talk.server.end()[0] == 0
+@pytest.mark.parametrize("era", ERAS)
+def test_a_cancelled_call_is_not_waited_for(era: str) -> None:
+    cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    with talking(era, json.dumps({"grace_seconds": 600})) as talk:
+        talk.start(call("wait", 1, seconds=600))
+        talk.say(cancelled)
+        close(talk)
+        assert talk.server.end()[0] == 0
+        assert talk.rest() == []
 
 
 def test_a_client_that_stops_reading_does_not_hold_up_the_end() -> None:
@@ -194,12 +197,12 @@ def test_a_message_too_long_is_refused_and_survived() -> None:
 
 
 def test_a_request_id_in_flight_is_not_taken_twice(talk: Talk) -> None:
-    talk.start_waiting(7, 0.5)
+    talk.start(call("hold", 7))
     talk.say(call("echo", "7", text="second"))
     answer = talk.hear()
     assert (answer["id"], answer["error"]["code"]) == (None, -32600)
-    answer = talk.hear()
-    assert (answer["id"], answer["result"]["structuredContent"]) == (7, {"done": True})
+    talk.say(call("release", 8))
+    assert {talk.hear()["id"], talk.hear()["id"]} == {7, 8}
     talk.say(call("echo", 7, text="again"))
     assert talk.hear()["result"]["structuredContent"]["text"] == "again"
 

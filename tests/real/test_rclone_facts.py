@@ -9,6 +9,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -124,7 +125,7 @@ def test_the_mount_table_and_rc_name_the_same_remote(make_vault: Callable[..., V
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     (line,) = [line for line in lines if line.split()[4] == str(vault.mount.root)]
     fstype, source = line.split(" - ")[1].split()[:2]
-    assert (fstype, source) == ("fuse.rclone", fs)
+    assert (fstype, re.sub(r"\{\w+\}", "", source)) == ("fuse.rclone", fs)
     found = rc.stat(fs, "claude/a.md")
     assert found is not None
     assert found.md5 == hashlib.md5(BASE).hexdigest()
@@ -195,10 +196,6 @@ def test_a_trashed_folder_is_written_to_until_rclone_forgets_it(
     rc.copy_file(*stage(tmp_path, OURS), fs, "claude/sub/new.md")
     assert rc.stat(fs, "claude/sub/new.md") is None
     rc.call("fscache/clear")
-    try: rc.copy_file(*stage(tmp_path, OURS), fs, "claude/sub/new.md")
-    except RcError as e: print("REASON", e.status, e.reason)
-    try: rc.copy_file(*stage(tmp_path, OURS), "gd:vault", "claude/sub/new.md"); print("REASON plain name ok")
-    except RcError as e: print("REASON plain", e.status, e.reason)
     rc.copy_file(*stage(tmp_path, OURS), fs, "claude/sub/new.md")
     assert vault.get("sub/new.md") == OURS
 

@@ -9,8 +9,8 @@ from .build import doc, text_of
 
 
 def segment_files(index: Index) -> list[Path]:
-    with index.reading() as segments:
-        return [path for _, path in segments]
+    with index.reading() as reading:
+        return [path for _, path in reading.segments]
 
 
 def test_texts_are_packed_one_after_the_other_with_a_newline(tmp_path: Path) -> None:
@@ -84,13 +84,15 @@ def test_compaction_keeps_every_text_and_gives_back_the_rest(index: Index) -> No
 
 def test_a_segment_stays_while_it_is_read(index: Index) -> None:
     index.put([doc("a.md", "x" * 3000)])
-    with index.reading() as segments:
-        (_, old), *_ = segments
+    with index.reading() as reading:
+        (number, old), *_ = reading.segments
         index.put([doc("a.md", "y" * 3000)])
         index.compact(0.1)
         assert old.exists()
         assert old not in segment_files(index)
-        assert old.exists()
+        located = reading.locate(number, 7)
+        assert located is not None
+        assert reading.text(number, located) == b"x" * 3000
     assert not old.exists()
     assert text_of(index, "a.md") == b"y" * 3000
 
@@ -133,6 +135,12 @@ def test_a_damaged_segment_is_noticed(tmp_path: Path, damage: str) -> None:
         assert [row.path for row in again.snapshot() if row.racy] == (
             ["b.md"] if damage == "truncate" else ["a.md", "b.md"]
         )
+        assert all(row.etag is None for row in again.snapshot() if row.racy)
+        again.put([doc("b.md", "second text")])
+        assert text_of(again, "b.md") == b"second text"
+        with again._read() as db:
+            told = db.execute("SELECT count(*) FROM changes WHERE kind='modified'").get
+        assert told == 0
     row = again.get("c.md")
     assert row is not None and row.segment is not None and row.offset is not None
     located = again.locate(row.segment, row.offset)

@@ -1,5 +1,6 @@
 import threading
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import apsw
@@ -73,6 +74,30 @@ def test_what_is_no_text_or_too_large_has_a_warning_and_no_text(index: Index, da
     assert index.sizes()["mirror"] == 0
     index.put([doc("odd.md", "fine")], max_bytes=100)
     assert text_of(index, "odd.md") == b"fine"
+
+
+def test_a_note_that_became_too_large_to_read_says_nothing_any_more(index: Index) -> None:
+    index.put([doc("a.md", "word #tag")])
+    index.put_files([entry("a.md", "note", size=10**9)])
+    row = index.get("a.md")
+    assert row is not None and row.warning and row.etag is None
+    assert index.text(row) is None
+    assert index.fts_count("word") == 0
+
+
+def test_what_was_read_before_the_index_learned_better_is_not_stored(tmp_path: Path) -> None:
+    index = Index.open(tmp_path, clock=lambda: 100)
+    index.put([doc("a.md", "newer")])
+    late = replace(doc("a.md", "older"), looked_ns=99)
+    index.put([late])
+    assert text_of(index, "a.md") == b"newer"
+    index.remove(["a.md"], before_ns=99)
+    assert text_of(index, "a.md") == b"newer"
+    index.put([replace(late, looked_ns=101)])
+    assert text_of(index, "a.md") == b"older"
+    index.remove(["a.md"], before_ns=100)
+    assert index.get("a.md") is None
+    index.close()
 
 
 def test_changes_tell_created_modified_moved_and_deleted(index: Index) -> None:

@@ -337,7 +337,8 @@ def test_unclosed_frontmatter_is_read_as_text() -> None:
 
 
 def test_lines_and_offsets_count_in_the_whole_file() -> None:
-    text = "\ufeff---\r\nup: '[[p]]'\r\n---\r\n\r\n# H\r\ns\r\n===\r\n- [ ] t\r\n![[l]] [x](m.md) ^b\r\n"
+    text = "\ufeff---\nup: '[[p]]'\n---\n\n# H\ns\n===\n- [ ] t\n![[l]] [x](m.md) ^b\n"
+    text = text.replace("\n", "\r\n")
     note = read(text)
     assert [(one.line, text[one.start : one.end]) for one in note.headings] == [
         (5, "# H\r\n"),
@@ -352,12 +353,27 @@ def test_lines_and_offsets_count_in_the_whole_file() -> None:
     assert [one.line for one in note.tasks] == [8]
 
 
-PIECES = (
-    ["# ", "## ", "\n", "\n\n", "---", "===", "    ", "\t", "> ", "- ", "1. ", "[ ] ", "[x] ", "|"]
-    + ["[[", "]]", "[", "]", "](", "(", ")", "!", "#", "#tag", "^id", "`", "```", "~~~", "$", "$$"]
-    + ["<!--", "-->", "<div>", "</div>", "<b a='", "<pre>", "%%", "\\", "*", "_", "==", "a", "b c"]
-    + ["\r\n", "\u00a0", "é", "🎉", "\ufeff", "---\n", "tags: [a]\n", 'x: "[[y]]"\n', "%20", ".md"]
-)
+PIECES = [
+    *(
+        "# ",
+        "## ",
+        "\n",
+        "\n\n",
+        "---",
+        "===",
+        "    ",
+        "\t",
+        "> ",
+        "- ",
+        "1. ",
+        "[ ] ",
+        "[x] ",
+        "|",
+    ),
+    *("[[", "]]", "[", "]", "](", "(", ")", "!", "#", "#tag", "^id", "`", "```", "~~~", "$", "$$"),
+    *("<!--", "-->", "<div>", "</div>", "<b a='", "<pre>", "%%", "\\", "*", "_", "==", "a", "b c"),
+    *("\r\n", "\u00a0", "é", "🎉", "\ufeff", "---\n", "tags: [a]\n", 'x: "[[y]]"\n', "%20", ".md"),
+]
 TEXTS = st.text() | st.lists(st.sampled_from(PIECES), max_size=60).map("".join)
 NOTES = TEXTS | TEXTS.map(lambda text: f"---\ntags: [x]\nup: '[[y]]'\n---\n{text}")
 
@@ -365,7 +381,7 @@ NOTES = TEXTS | TEXTS.map(lambda text: f"---\ntags: [x]\nup: '[[y]]'\n---\n{text
 @given(NOTES)
 def test_every_text_is_a_note_whose_elements_are_where_they_say(text: str) -> None:
     note = read(text)
-    lines = text.split("\n")
+    lines = text.removeprefix("\ufeff").split("\n")
     for link in note.links:
         source = text[link.start : link.end]
         assert source.startswith("!") == link.embed
@@ -373,7 +389,7 @@ def test_every_text_is_a_note_whose_elements_are_where_they_say(text: str) -> No
         assert source.lstrip("!").startswith("[")
         assert link.target or link.section
     for heading in note.headings:
-        first = lines[heading.line - 1].removeprefix("\ufeff")
+        first = lines[heading.line - 1]
         assert text[heading.start :].startswith(first)
         assert first.strip().startswith("#") or heading.text.split()[0] in first
         assert heading.end == len(text) or text[heading.end - 1] == "\n"
@@ -381,11 +397,14 @@ def test_every_text_is_a_note_whose_elements_are_where_they_say(text: str) -> No
         assert text[block.start :].startswith(f"^{block.id}")
     for task in note.tasks:
         assert f"[{task.mark}]" in lines[task.line - 1]
-    for element in (*note.links, *note.headings, *note.blocks):
-        assert text.count("\n", 0, element.start) == element.line - 1
-    for order in (note.links, note.headings, note.blocks):
-        starts = [element.start for element in order]
-        assert starts == sorted(starts)
+    places = [
+        [(link.start, link.line) for link in note.links],
+        [(heading.start, heading.line) for heading in note.headings],
+        [(block.start, block.line) for block in note.blocks],
+    ]
+    for order in places:
+        assert order == sorted(order)
+        assert all(text.count("\n", 0, start) == line - 1 for start, line in order)
     assert len({tag.casefold() for tag in note.tags}) == len(note.tags)
 
 

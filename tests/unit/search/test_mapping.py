@@ -32,16 +32,16 @@ _steps = st.lists(st.tuples(_paths, st.one_of(st.none(), _texts)), min_size=1, m
 def mapped(index: Index, pattern: str) -> Found:
     """What a caller does: search the segments, keep the hits that belong to a live note."""
     found: Found = set()
-    with index.reading() as segments:
-        numbers = [number for number, _ in segments]
+    with index.reading() as reading:
+        numbers = [number for number, _ in reading.segments]
 
         def keep(hit: Hit) -> bool:
-            note = index.locate(numbers[hit.file], hit.offset)
+            note = reading.locate(numbers[hit.file], hit.offset)
             if note is not None:
                 found.add((note.path, hit.offset - note.start, hit.text, hit.spans))
             return True
 
-        files = [path for _, path in segments]
+        files = [path for _, path in reading.segments]
         ripgrep().search(pattern, files, case="sensitive", timeout=30, on_hit=keep)
     return found
 

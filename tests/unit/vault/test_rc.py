@@ -232,6 +232,22 @@ def test_an_upload_ignores_times(rc: Rc, answers: Answers) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("told", "name"),
+    [
+        ("gd{QY4zj}:vault", "gd:vault"),
+        ("gd:vault", "gd:vault"),
+        (":local{x}:/srv/a{b}:c", ":local:/srv/a{b}:c"),
+        ("/srv/a{b}:c", "/srv/a{b}:c"),
+    ],
+)
+def test_a_mounted_name_is_one_that_rclone_can_parse(
+    rc: Rc, answers: Answers, told: str, name: str
+) -> None:
+    answers(200, {"vfses": [told]})
+    assert rc.vfs_list() == [name]
+
+
 def test_the_rest_of_the_wrappers(rc: Rc, answers: Answers) -> None:
     calls = answers(
         200, {"version": "v1.75.2", "vfses": ["gd:vault"], "lastError": "quota", "item": STAT}
