@@ -23,7 +23,12 @@ class HealthCheckOutput(Output):
 async def _health_check(
     service: Service, caller: Caller, _args: HealthCheckInput
 ) -> HealthCheckOutput:
-    return HealthCheckOutput.model_validate(await service.status.health(caller))
+    health = await service.status.health(caller)
+    return HealthCheckOutput.model_validate({k: _present(v) for k, v in health.items()})
+
+
+def _present(part: Any) -> Any:
+    return {k: v for k, v in part.items() if v is not None} if isinstance(part, dict) else part
 
 
 HEALTH_CHECK = Operation(

@@ -131,7 +131,7 @@ class _Door:
             if body is None:
                 return
             receive = replayed(body, receive)
-            if headers.get("mcp-protocol-version", _OLDEST) in HANDSHAKE_PROTOCOL_VERSIONS:
+            if _has_session(headers):
                 session = headers.get("mcp-session-id") or f"opening {id(scope)}"
                 with self.flights.enter(scope, session, body, send) as send_and_free:
                     await self._answer(scope, receive, send_and_free)
@@ -149,13 +149,15 @@ class _Door:
             caller = self._authenticate(bearer(headers))
         except VaultError as error:
             raise Refusal(error) from None
-        if session := headers.get("mcp-session-id"):
-            caller = replace(caller, session=session)
+        if _has_session(headers):
+            caller = replace(caller, session=headers.get("mcp-session-id"))
         scope.setdefault("state", {})["caller"] = caller
         scope["user"] = _principal(caller.name)
 
 
-_OLDEST = HANDSHAKE_PROTOCOL_VERSIONS[0]
+def _has_session(headers: Headers) -> bool:
+    """Whether the request is of the session era; in the other one a session id is a mere claim."""
+    return headers.get("mcp-protocol-version") in (None, *HANDSHAKE_PROTOCOL_VERSIONS)
 
 
 @lru_cache(maxsize=256)

@@ -17,6 +17,7 @@ _SMALL = 90
 _BY_NAME = ("properties", "$defs", "patternProperties")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _REF = "#/$defs/"
+_ERROR_FIELDS = {"code": "string", "message": "string", "hint": "string", "details": "object"}
 
 
 def input_schema(model: type[BaseModel]) -> Schema:
@@ -34,6 +35,9 @@ def output_schema(model: type[BaseModel]) -> Schema:
     """
     schema = _inlined(_walk(model.model_json_schema(mode="serialization"), _tidy_output))
     schema.pop("required", None)
+    for name, kind in _ERROR_FIELDS.items():
+        if schema.get("properties", {}).get(name, {}).get("type", kind) != kind:
+            raise TypeError(f"{model.__name__}.{name} is not what an error has under that name")
     return _object(model, schema)
 
 

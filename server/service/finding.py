@@ -4,12 +4,14 @@ Never touches the mount: what was last seen of the vault answers, and says how f
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from server.access import Access
 from server.errors import NotFound, VaultError
-from server.index.rows import Row
+from server.index.reading import Reading
+from server.index.rows import Located, Row
 from server.index.store import Index
 from server.models import Caller, Kind
 from server.search.hits import Hit
@@ -155,113 +157,128 @@ class Finding:
         allowed = sees if matches is None else lambda path: sees(path) and matches(path)
 
         def run() -> Matches:
-            found, capped = self._grep(query, allowed, narrowed=matches is not None, case=case)
-            found.sort(key=lambda line: (line.path, line.start))
-            page = found[offset : offset + limit]
-            return Matches(
-                self._matches(page, context),
-                len(found),
-                capped or offset + len(page) < len(found),
-                capped,
-                self._clock.now(),
-            )
+            few = self._few(allowed) if matches is not None else None
+            if few is not None:
+                found = self._grep_texts(query, few, case)
+                return self._page(found, few.__getitem__, context, limit, offset)
+            with self._index.reading() as look:
+                places: dict[str, tuple[int, Located]] = {}
+                found = self._grep_segments(query, look, places, allowed, case)
+                # Still inside: the text must be the one that was searched, or line numbers lie.
+                return self._page(
+                    found, lambda path: look.text(*places[path]) or b"", context, limit, offset
+                )
 
         return await self._local.run_async(Deadline.after(self._timeout + 2), run)
 
-    def _grep(
-        self, query: str, allowed: Callable[[str], bool], *, narrowed: bool, case: Case
-    ) -> tuple[list[_Line], bool]:
+    def _grep_segments(
+        self,
+        query: str,
+        look: Reading,
+        places: dict[str, tuple[int, Located]],
+        allowed: Callable[[str], bool],
+        case: Case,
+    ) -> list[_Line]:
+        """Search the whole mirror; `places` learns where each matching note's text is."""
         found: list[_Line] = []
-        outcome = "error"
+        verdicts: dict[str, bool] = {}
+
+        def on_hit(hit: Hit) -> bool:
+            segment = look.segments[hit.file][0]
+            note = look.locate(segment, hit.offset)
+            if note is None:
+                return True
+            if note.path not in verdicts:
+                verdicts[note.path] = allowed(note.path)
+                places[note.path] = (segment, note)
+            if verdicts[note.path]:
+                found.append(_Line(note.path, hit.offset - note.start, hit.text, _span(hit)))
+            return len(found) <= COUNT_CAP
+
+        files = [file for _, file in look.segments]
+        with self._counted():
+            self._ripgrep.search(query, files, case=case, timeout=self._timeout, on_hit=on_hit)
+        return found
+
+    def _few(self, allowed: Callable[[str], bool]) -> dict[str, bytes] | None:
+        """The texts of the allowed notes when they are few enough to be piped; else None."""
+        paths = self._index.paths(allowed, limit=_PIPE_NOTES + 1)
+        if len(paths) > _PIPE_NOTES:
+            return None
+        texts: dict[str, bytes] = {}
+        size = 0
+        for path in paths:
+            row = self._index.get(path)
+            data = self._index.text(row) if row is not None else None
+            if data is not None:
+                texts[path] = data
+                size += len(data) + 1
+            if size > _PIPE_BYTES:
+                return None
+        return texts
+
+    def _grep_texts(self, query: str, texts: Mapping[str, bytes], case: Case) -> list[_Line]:
+        found: list[_Line] = []
+        paths, starts, position = list(texts), [], 0
+        for data in texts.values():
+            starts.append(position)
+            position += len(data) + 1
+
+        def on_hit(hit: Hit) -> bool:
+            at = bisect_right(starts, hit.offset) - 1
+            path = paths[at]
+            if hit.offset - starts[at] < len(texts[path]):
+                found.append(_Line(path, hit.offset - starts[at], hit.text, _span(hit)))
+            return len(found) <= COUNT_CAP
+
+        joined = b"".join(data + b"\n" for data in texts.values())
+        with self._counted():
+            self._ripgrep.search_bytes(
+                query, joined, case=case, timeout=self._timeout, on_hit=on_hit
+            )
+        return found
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        outcome = "internal_error"
         with self._telemetry.rg_seconds.time():
             try:
-                few = self._few(allowed) if narrowed else None
-                if few is not None:
-                    self._grep_some(query, few, case, found)
-                else:
-                    self._grep_all(query, allowed, case, found)
+                yield
                 outcome = "ok"
             except VaultError as error:
                 outcome = error.code
                 raise
             finally:
                 self._telemetry.rg_runs.labels(outcome).inc()
-        return found[:COUNT_CAP], len(found) > COUNT_CAP
 
-    def _grep_all(
-        self, query: str, allowed: Callable[[str], bool], case: Case, found: list[_Line]
-    ) -> None:
-        verdicts: dict[str, bool] = {}
-        with self._index.reading() as look:
-
-            def on_hit(hit: Hit) -> bool:
-                note = look.locate(look.segments[hit.file][0], hit.offset)
-                if note is None:
-                    return True
-                if note.path not in verdicts:
-                    verdicts[note.path] = allowed(note.path)
-                if verdicts[note.path]:
-                    found.append(_Line(note.path, hit.offset - note.start, hit.text, _span(hit)))
-                return len(found) <= COUNT_CAP
-
-            files = [file for _, file in look.segments]
-            self._ripgrep.search(query, files, case=case, timeout=self._timeout, on_hit=on_hit)
-
-    def _few(self, allowed: Callable[[str], bool]) -> list[tuple[str, bytes]] | None:
-        """The texts of the allowed notes when they are few enough to be piped; else None."""
-        paths = self._index.paths(allowed, kind="note")
-        if len(paths) > _PIPE_NOTES:
-            return None
-        texts, size = [], 0
-        for path in paths:
-            row = self._index.get(path)
-            data = self._index.text(row) if row is not None else None
-            if data is not None:
-                texts.append((path, data))
-                size += len(data) + 1
-            if size > _PIPE_BYTES:
-                return None
-        return texts
-
-    def _grep_some(
-        self, query: str, texts: Sequence[tuple[str, bytes]], case: Case, found: list[_Line]
-    ) -> None:
-        starts, position = [], 0
-        for _, data in texts:
-            starts.append(position)
-            position += len(data) + 1
-
-        def on_hit(hit: Hit) -> bool:
-            at = bisect_right(starts, hit.offset) - 1
-            path, data = texts[at]
-            if hit.offset - starts[at] < max(len(data), 1):
-                found.append(_Line(path, hit.offset - starts[at], hit.text, _span(hit)))
-            return len(found) <= COUNT_CAP
-
-        joined = b"".join(data + b"\n" for _, data in texts)
-        self._ripgrep.search_bytes(query, joined, case=case, timeout=self._timeout, on_hit=on_hit)
-
-    def _matches(self, lines: Sequence[_Line], context: int) -> list[Match]:
+    def _page(
+        self,
+        found: list[_Line],
+        text_of: Callable[[str], bytes],
+        context: int,
+        limit: int,
+        offset: int,
+    ) -> Matches:
+        capped = len(found) > COUNT_CAP
+        del found[COUNT_CAP:]
+        found.sort(key=lambda line: (line.path, line.start))
+        page = found[offset : offset + limit]
         matches: list[Match] = []
         data = b""
-        for line in lines:
+        for line in page:
             first = not matches or matches[-1].path != line.path
             if first:
-                row = self._index.get(line.path)
-                data = (self._index.text(row) if row is not None else None) or b""
+                data = text_of(line.path)
             number = data.count(b"\n", 0, line.start) + 1
             before, after = _around(data, number, context) if context else (None, None)
             matches.append(
                 Match(
-                    line.path,
-                    number,
-                    clip(line.text, line.span),
-                    before,
-                    after,
+                    line.path, number, clip(line.text, line.span), before, after,
                     self._obsidian().url(line.path) if first else None,
-                )  # fmt: skip
-            )
-        return matches
+                )
+            )  # fmt: skip
+        truncated = capped or offset + len(page) < len(found)
+        return Matches(matches, len(found), truncated, capped, self._clock.now())
 
 
 def _span(hit: Hit) -> tuple[int, int]:

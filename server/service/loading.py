@@ -7,11 +7,12 @@ alone and the result says so.
 import logging
 import time
 from dataclasses import dataclass
+from unicodedata import normalize
 
 from server.errors import Ambiguous, Timeout, Unavailable
 from server.index.rows import Document, Row
 from server.index.store import Index
-from server.models import FileStat, NotePath, etag_of
+from server.models import Entry, FileStat, NotePath, etag_of
 from server.scanner.diff import is_racy
 from server.service.freshness import iso_ns
 from server.telemetry import log
@@ -119,8 +120,10 @@ class Loader:
             log(logging.ERROR, "a note could not be indexed", path=document.path, why=repr(error))
 
     def store_written(self, written: Written) -> None:
-        """Index our own write, so that the next read or search sees it."""
+        """Index our own write, so that the next read, list or search sees it."""
         stat = written.content.stat
+        if written.created:
+            self._store_folders(written.disk)
         # Always looked at once more: rclone may show another time after the upload.
         self.store(
             Document(
@@ -132,6 +135,18 @@ class Loader:
                 looked_ns=time.time_ns(),
             )
         )
+
+    def _store_folders(self, disk: str) -> None:
+        """Let the folders above a new note be listed at once, too."""
+        parts = disk.split("/")[:-1]
+        above = ["/".join(parts[: n + 1]) for n in range(len(parts))]
+        entries = [
+            Entry(normalize("NFC", folder), folder, "folder", FileStat(0, 0))
+            for folder in above
+            if self._index.get(normalize("NFC", folder)) is None
+        ]
+        if entries:
+            self._index.put_files(entries)
 
 
 def _same(row: Row, stat: FileStat) -> bool:

@@ -38,6 +38,16 @@ class VaultGone(Unavailable):
     """The mount failed under a call: the guard must look again."""
 
 
+class OutcomeOpen(VaultGone):
+    """The mount failed in the middle of a write: nobody knows yet whether it was made."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The mount failed in the middle of the write; it is not known whether it was made.",
+            "Read the note when health_check says ok, before you repeat the write.",
+        )
+
+
 class Unreadable(Unavailable):
     """One file can't be read for now; rclone says so while it changes on the remote."""
 

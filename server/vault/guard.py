@@ -139,12 +139,13 @@ class Guard:
             )
         if not self._still_mounted(pin):
             self._lost("not_mounted")
-            raise Unavailable(*_REASONS["not_mounted"], state="not_mounted")
+            self._wake.set()
+            raise files.VaultGone(*_REASONS["not_mounted"], state="not_mounted")
         return pin
 
     def suspect(self, error: VaultError) -> None:
         """A call failed as if the mount were gone: don't trust the pin until a probe says otherwise."""
-        if isinstance(error, files.VaultGone):
+        if isinstance(error, files.VaultGone) and self.health.ok:
             self._lost("dead")
             self._wake.set()
 

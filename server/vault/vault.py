@@ -106,6 +106,17 @@ class Vault:
 
     def _guarded(self, call: Callable[[Pin], T]) -> T:
         try:
+            return self._translated(call)
+        except files.OutcomeOpen:
+            raise
+        except files.VaultGone:
+            # The mount may be back already (rclone was restarted): one look, one more try.
+            if not self.guard.probe().ok:
+                raise
+            return self._translated(call)
+
+    def _translated(self, call: Callable[[Pin], T]) -> T:
+        try:
             return call(self.guard.pin())
         except VaultError as error:
             self.guard.suspect(error)
@@ -177,9 +188,10 @@ class Vault:
             raise
         except OSError as error:
             translated = files.translate(error)
-            # A mount that died in mid-write leaves the outcome open: recovery looks when it is back.
-            if not isinstance(translated, files.VaultGone):
-                self._close(record)
+            if isinstance(translated, files.VaultGone):
+                # The journal keeps it: recovery looks when the mount is back.
+                raise files.OutcomeOpen from error
+            self._close(record)
             raise translated from error
         finally:
             self._telemetry.writes.labels(writer.name, outcome).inc()

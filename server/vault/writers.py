@@ -125,7 +125,11 @@ class DriveWriter:
             with folder_lock(what.at.folder, deadline):
                 self._flush(remote, deadline)
                 self._check_base(remote, what.base)
-                if what.base is None and remote.folder and not self._rc.has_folder(remote.fs, remote.folder):
+                if (
+                    what.base is None
+                    and remote.folder
+                    and not self._rc.has_folder(remote.fs, remote.folder)
+                ):
                     # The mount still shows a folder that is gone: by its old id we would write there.
                     self._rc.forget_folders()
                 deadline.check()

@@ -86,6 +86,8 @@ async def test_the_caller_reaches_the_operation(wire: Wire) -> None:
     data = message(modern)["result"]["structuredContent"]
     assert data["caller"] == "alice"
     assert "session" not in data
+    claimed = await wire.modern(call("echo", text="a"), **{"Mcp-Session-Id": "not-mine"})
+    assert "session" not in message(claimed)["result"]["structuredContent"]
     session = await wire.open("bob-token")
     data = message(await wire.post(call("echo", text="a"), session))["result"]["structuredContent"]
     assert (data["caller"], data["session"]) == ("bob", session["Mcp-Session-Id"])

@@ -57,6 +57,10 @@ class Answer(Output):
     total: int = 0
 
 
+class Clash(Output):
+    details: list[str]
+
+
 class Listing(RootModel[list[int]]):
     pass
 
@@ -104,6 +108,11 @@ def test_an_output_schema_has_no_prose_and_fits_results_and_errors() -> None:
         jsonschema.validate({"title": 1}, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"tree": {"leaf": {"name": 1, "maybe": []}}}, schema)
+
+
+def test_a_result_may_not_look_like_a_broken_error() -> None:
+    with pytest.raises(TypeError, match=r"Clash\.details"):
+        output_schema(Clash)
 
 
 def test_a_schema_that_is_no_object_is_refused_at_the_start() -> None:
