@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup setup-dev run test check format bench lock clean
+.PHONY: help setup setup-dev run test check format bench crash lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ format: setup-dev ## format the code
 
 bench: setup-dev ## measure, with ripgrep beside it
 	$(BIN)/python -m bench
+
+crash: setup-dev ## the fault-injection runs at full length: 50 kills of the server, 20 of rclone
+	CRASH_ROUNDS=20 $(BIN)/pytest tests/real/test_crashes.py -v
 
 lock: ## pin the newest versions of all dependencies, with hashes
 	$(PYTHON) -m venv .lock-venv

@@ -47,11 +47,8 @@ def claim_slot(state_dir: Path) -> Slot:
 
 def abandoned_slots(state_dir: Path, own: Slot) -> list[Slot]:
     """Claim every other slot that nobody holds; the caller releases them."""
-    found = []
-    for folder in sorted(state_dir.glob("slot-*")):
-        if folder != own.folder and (slot := _try(folder)) is not None:
-            found.append(slot)
-    return found
+    others = (folder for folder in sorted(state_dir.glob("slot-*")) if folder != own.folder)
+    return [slot for folder in others if (slot := _try(folder)) is not None]
 
 
 def _try(folder: Path) -> Slot | None:

@@ -35,7 +35,7 @@ class Dispatcher:
                 return await op.run(self._service, caller, _validated(op, arguments))
             except VaultError:
                 raise
-            except Exception as error:  # noqa: BLE001 - the edge: nothing of it may reach a caller
+            except Exception as error:
                 raise unexpected(error) from error
 
 

@@ -16,7 +16,7 @@ from server.doors.errors import OUTWARD, payload
 from server.errors import InvalidRequest, PermissionDenied, TooLarge, VaultError
 
 
-class Refusal(Exception):  # noqa: N818 - it is an answer
+class Refusal(Exception):
     """Ends a request with an answer; the error's own status unless HTTP knows a better one."""
 
     def __init__(

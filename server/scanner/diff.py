@@ -42,14 +42,13 @@ def diff(disk: Sequence[Entry], index: Sequence[Known]) -> Diff:
     entries, known = iter(_distinct(disk)), iter(index)
     entry, row = next(entries, None), next(known, None)
     while entry is not None or row is not None:
-        if row is None or (entry is not None and entry.path < row.path):
-            assert entry is not None
+        if entry is not None and (row is None or entry.path < row.path):
             result.added.append(entry)
             entry = next(entries, None)
-        elif entry is None or row.path < entry.path:
+        elif row is not None and (entry is None or row.path < entry.path):
             result.removed.append(row)
             row = next(known, None)
-        else:
+        elif entry is not None and row is not None:
             if differs(entry, row):
                 result.modified.append(entry)
             else:

@@ -111,7 +111,7 @@ class Scanner:
             self._failed(
                 error.code if self._vault.guard.health.ok else self._vault.guard.health.state
             )
-        except Exception as error:  # noqa: BLE001 - the loop must outlive any one scan
+        except Exception as error:
             logging.getLogger("vault_mcp").exception("scan failed")
             self._failed(type(error).__name__)
         return None
@@ -173,7 +173,7 @@ class Scanner:
         except VaultError as error:
             # One note that can't be read (permissions, a name that the disk refuses) must not stop
             # the scan of the others; a mount that fails must.
-            if self._vault.guard.health.ok and error.code not in ("timeout",):
+            if self._vault.guard.health.ok and error.code != "timeout":
                 log(logging.WARNING, "a note can't be read", path=entry.path, why=error.code)
                 return None
             raise

@@ -30,8 +30,17 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_LINKS = 16
 _READ_ATTEMPTS = 5
 _GONE = frozenset(
-    {errno.ENOTCONN, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ECONNABORTED, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EREMOTEIO}
-)  # fmt: skip
+    {
+        errno.ENOTCONN,
+        errno.ECONNABORTED,
+        errno.ESTALE,
+        errno.ENODEV,
+        errno.ENXIO,
+        errno.ETIMEDOUT,
+        errno.EHOSTDOWN,
+        errno.EREMOTEIO,
+    }
+)
 
 
 class VaultGone(Unavailable):
@@ -61,10 +70,8 @@ class Root:
     """The real path, only ever compared with the targets of absolute symbolic links."""
 
     def __del__(self) -> None:
-        try:
+        with suppress(OSError):
             os.close(self.fd)
-        except OSError:
-            pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +84,7 @@ class Spot:
     exists: bool
 
 
-def translate(error: OSError, what: str = "The vault") -> VaultError:
+def translate(error: OSError, what: str = "The vault") -> VaultError:  # noqa: PLR0911 - a table
     """The one table from errno to a domain error; the text never names a host path."""
     code = error.errno
     if code in _GONE:
@@ -172,10 +179,8 @@ class _Walk:
         if found is None:
             if not self._make:
                 raise NotFound(f"{path!r} is not there.", "List the folder above to see what is.")
-            try:
+            with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=self._fds[-1])
-            except FileExistsError:
-                pass
             found = name
         self._fds.append(os.open(found, _FOLDER, dir_fd=self._fds[-1]))
         self._names.append(found)

@@ -15,6 +15,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -249,10 +250,8 @@ def check_base(what: Replacement) -> None:
 
 def remove_temp(folder: int, temp: str) -> None:
     """Remove a temp file if it is still there and the mount still answers."""
-    try:
+    with suppress(OSError):
         os.unlink(temp, dir_fd=folder)
-    except OSError:
-        pass
 
 
 def _put_in_place(what: Replacement) -> None:

@@ -512,10 +512,9 @@ class Server:
         if fid and f is None:
             return self.err(w, 404, "notFound", f"File not found: {fid}.")
         if kind == "media":
+            c = f.get("_c", b"")
             if sub == "/export":
-                c = b"# exported google doc\n" + f.get("_c", b"")
-            else:
-                c = f.get("_c", b"")
+                c = b"# exported google doc\n" + c
             self.bytes["down"] += len(c)
             rg = h.get("range")
             if rg and len(c):

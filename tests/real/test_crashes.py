@@ -17,7 +17,9 @@ from tests.contract.conftest import make_bed
 from tests.drive.processes import wait_for
 from tests.real.servers import Server
 
-ROUNDS = int(os.environ.get("CRASH_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("CRASH_ROUNDS", "4"))
+SERVER_ROUNDS = ROUNDS * 5 // 2
+"""50 when ROUNDS is 20."""
 
 
 @pytest.mark.timeout(900)
@@ -29,7 +31,7 @@ def test_kill_9_of_the_server_in_mid_write(tmp_path: Path) -> None:
     chance = random.Random(7)
     acknowledged: set[str] = set()
     server = Server(vault, state, LOG_LEVEL="warning")
-    for round_ in range(ROUNDS * 8 if ROUNDS > 6 else ROUNDS):
+    for round_ in range(SERVER_ROUNDS):
         server.start()
         stop = threading.Event()
         lock = threading.Lock()

@@ -58,7 +58,8 @@ def entry(
     stat = FileStat(len(data), 0)
     record = Record(
         id=f"{int(1e6 * age):016x}", path="a.md", disk="a.md", base=etag_of(base) if base is not None else None,
-        etag=Content(data, stat).etag, md5="", size=len(data), protocol="mount", temp=temp, created=time.time() - age,
+        etag=Content(data, stat).etag, md5="", size=len(data), protocol="mount", temp=temp,
+        created=time.time() - age,
     )  # fmt: skip
     journal.prepare(record, data)
     if applied:
