@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _CARE_SECONDS = 2.0
 _COMPACT_SECONDS = 600.0
+_STOP_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +97,18 @@ def open_app(settings: Settings) -> Iterator[App]:
         ]
         for thread in threads:
             thread.start()
+        # A healthy vault answers at once; the first callers then need no stale answers.
+        app.guard.looked.wait(0.5)
         try:
             yield app
         finally:
             stopping.set()
             app.guard.wake()
             app.scanner.wake()
+            # Bounded: a thread that hangs with the mount must not hold up the stop.
+            end = time.monotonic() + _STOP_SECONDS
             for thread in threads:
-                # Bounded: a thread that hangs with the mount must not hold up the stop.
-                thread.join(1.0)
+                thread.join(max(0.0, end - time.monotonic()))
 
 
 def http_door(app: App) -> "FastAPI":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from server.errors import NotFound, TooLarge, VaultError
+from server.errors import NotFound, TooLarge, Unavailable, VaultError
 from server.index.rows import Document
 from server.index.store import Index
 from server.models import Entry, NotePath, etag_of
@@ -80,12 +80,14 @@ class Scanner:
         self._now = now
         self._scanning = threading.Lock()
         self._wake = threading.Event()
+        self._stopping = threading.Event()
         self._held_since: float | None = None
         self.progress = Progress(first_done=index.counts().notes > 0)
         telemetry.scan_progress.set(1)
 
     def run(self, stopping: threading.Event) -> None:
         """Scan until told to stop: often while things change, seldom while they don't."""
+        self._stopping = stopping
         pause = self._interval
         self._vault.guard.looked.wait(self._timeout)
         while not stopping.is_set():
@@ -151,6 +153,8 @@ class Scanner:
         moved_from = {row.etag: row for row in changes.removed if row.kind == "note" and row.etag}
         self._set(phase="reading", done=0, total=len(notes))
         for start in range(0, len(notes), _BATCH):
+            if self._stopping.is_set():
+                raise Unavailable("The server is stopping.")
             batch = notes[start : start + _BATCH]
             self._store(self._read(batch), known_paths, moved_from, gone, report)
             self._set(phase="reading", done=start + len(batch), total=len(notes))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from server.errors import Unavailable, VaultError
-from server.telemetry import Telemetry, log
+from server.telemetry import LOG, Telemetry, log
 from server.vault import files
 from server.vault.identity import IdentityFile
 from server.vault.mounts import MountPoint, mount_id_of, mount_of
@@ -152,8 +152,12 @@ class Guard:
     def watch(self, stopping: threading.Event, *, calm: float = 5.0, alarmed: float = 1.0) -> None:
         """Probe until told to stop: now and then while all is well, often while it isn't."""
         while not stopping.is_set():
-            health = self.probe()
-            self._wake.wait(calm if health.ok else alarmed)
+            try:
+                self.probe()
+            except Exception:  # noqa: BLE001 - were the watch to die, nothing would ever recover
+                LOG.exception("the vault could not be looked at")
+                self._lost("error")
+            self._wake.wait(calm if self.health.ok else alarmed)
             self._wake.clear()
 
     def wake(self) -> None:
@@ -269,7 +273,8 @@ class Guard:
             found = self._make_marker(root, known.id or uuid.uuid4().hex)
         if found and known.id not in (None, found) and known.populated:
             raise _NotTheVault("wrong_vault")
-        self._identity.update(id=found or None)
+        # A marker that reads empty (rclone shows new files so for a while) is still a marker.
+        self._identity.update(id=found or known.id)
 
     def _read_marker(self, root: files.Root) -> str | None:
         try:

@@ -183,13 +183,10 @@ class Vault:
             outcome = "changed"
             self._close(record)
             raise
-        except VaultError:
-            self._close(record)
-            raise
-        except OSError as error:
-            translated = files.translate(error)
+        except (VaultError, OSError) as error:
+            translated = files.translate(error) if isinstance(error, OSError) else error
             if isinstance(translated, files.VaultGone):
-                # The journal keeps it: recovery looks when the mount is back.
+                # The journal keeps it: recovery looks, and clears away, when the mount is back.
                 raise files.OutcomeOpen from error
             self._close(record)
             raise translated from error

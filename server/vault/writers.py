@@ -134,8 +134,7 @@ class DriveWriter:
                     # The mount still shows a folder that is gone: by its old id we would write there.
                     self._rc.forget_folders()
                 deadline.check()
-                self._rc.copy_file(str(self._staging), staged.name, remote.fs, remote.path)
-                written = self._verify(remote, what.data)
+                written = self._copy(staged, remote, what.data)
                 self._rc.refresh(remote.fs, remote.folder)
         finally:
             staged.unlink(missing_ok=True)
@@ -183,20 +182,27 @@ class DriveWriter:
 
     def _check_base(self, remote: "Remote", base: Content | None) -> None:
         found = self._rc.stat(remote.fs, remote.path)
-        expected = hashlib.md5(base.data, usedforsecurity=False).hexdigest() if base else None
-        if (found.md5 if found else None) != expected:
+        if (found.md5 if found else None) != (_md5(base.data) if base else None):
             # The mount showed an old content: let it look again before the caller retries.
             self._rc.refresh(remote.fs, remote.folder)
             raise BaseChanged
 
-    def _verify(self, remote: "Remote", data: bytes) -> RemoteStat:
-        found = self._rc.stat(remote.fs, remote.path)
-        if found is None or found.md5 != hashlib.md5(data, usedforsecurity=False).hexdigest():
-            raise Unavailable(
-                "The remote does not show the new content.",
-                "Read the note before you repeat the write.",
-            )
-        return found
+    def _copy(self, staged: Path, remote: "Remote", data: bytes) -> RemoteStat:
+        """Copy and verify. What rclone says of the copy counts less than what the remote holds."""
+        failure: RcError | None = None
+        try:
+            self._rc.copy_file(str(self._staging), staged.name, remote.fs, remote.path)
+        except RcError as error:
+            failure = error
+        try:
+            found = self._rc.stat(remote.fs, remote.path)
+        except RcError as error:
+            raise files.OutcomeOpen from error
+        if found is not None and found.md5 == _md5(data):
+            return found
+        if failure is not None and failure.status is not None:
+            raise failure
+        raise files.OutcomeOpen from failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +215,10 @@ class Remote:
     @property
     def folder(self) -> str:
         return self.path.rpartition("/")[0]
+
+
+def _md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 def stage(what: Replacement, *, sync: bool) -> FileStat:
