@@ -121,7 +121,7 @@ def http_door(app: App) -> "FastAPI":
         _mcp_server(app, caller_of),
         version=__version__,
         allowed_hosts=[name for host in hosts for name in (host, f"{host}:*")],
-        allowed_origins=app.settings.allowed_origins,
+        allowed_origins=[*_own_origins(app.settings), *app.settings.allowed_origins],
         # JSON escapes can double a note.
         max_body_bytes=2 * app.settings.max_note_bytes + (1 << 20),
         session_idle_seconds=60 * app.settings.session_idle_minutes,
@@ -130,6 +130,17 @@ def http_door(app: App) -> "FastAPI":
         ready=app.service.status.ready,
         telemetry=app.telemetry,
     )
+
+
+def _own_origins(settings: Settings) -> list[str]:
+    # Pages of this very machine, such as an inspector, may call a server that only it can reach.
+    local = ("127.0.0.1", "localhost", "[::1]")
+    return [
+        f"{scheme}://{host}:*"
+        for scheme in ("http", "https")
+        for host in local
+        if settings.is_loopback
+    ]
 
 
 def stdio_door(app: App) -> "Server[Any]":

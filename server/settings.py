@@ -57,7 +57,7 @@ class Settings(BaseModel):
         (),
         description="Host headers to accept besides this host's own, like `vault.example.ts.net`.",
     )
-    allowed_origins: Listed = Field((), description="Browser origins to accept; none by default.")
+    allowed_origins: Listed = Field((), description="Browser origins to accept besides loopback.")
     scan_interval: float = Field(
         15.0, gt=0, le=3600, description="Seconds between scans while the vault is changing."
     )

@@ -6,17 +6,19 @@ known safe. Entries of one path form a chain; what the vault holds decides:
     the newest content      safe, once the remote has it too
     one of the chain, or
     the base                the write was lost: write the newest again
-    anything else           somebody else changed the note: keep theirs, put ours beside it
+    anything else           somebody else changed the note: keep theirs, and put ours beside it
+                            unless theirs holds every line of it
 
 Without rclone's remote control nobody can ask the remote. Then a write counts as safe when the mount
-it was made on stayed up for `grace` seconds and still shows it; if the mount was replaced before
-that, the content is written again even though the mount shows it, because a restarted rclone may
-show a content that it never uploads.
+it was made on stayed up for `grace` seconds; if the mount was replaced before that, the content is
+written again even though the mount shows it, because a restarted rclone may show a content that it
+never uploads.
 """
 
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from server.errors import Conflict, NotFound, VaultError
@@ -94,14 +96,20 @@ class Recovery:
             self._settle_unacknowledged(chain, found)
             return
         newest = acknowledged[-1]
+        if self._same_mount(pin, newest) and self._drive(pin) is None:
+            # Its time has come on the mount it was made on. What the note says now is somebody's
+            # later work, and no business of ours.
+            self._done(chain)
+            return
         etag = found.etag if found else None
         ours = {item.record.etag for item in chain} | {item.record.base for item in chain}
-        if etag not in ours and not self._is_torn(pin, newest, found):
-            self._keep_both(newest)
-        elif etag != newest.record.etag or not self._is_safe(pin, newest):
-            if etag == newest.record.etag and self._may_still_come(pin, newest):
+        if etag in ours or self._is_torn(pin, newest, found):
+            if self._is_coming(pin, newest):
                 return
-            self._write_again(newest, etag)
+            if etag != newest.record.etag or not self._is_on_remote(pin, newest):
+                self._write_again(newest, etag)
+        elif not _holds_all_of(newest.data(), found):
+            self._keep_both(newest)
         self._done(chain)
 
     def _look(self, pin: Pin, chain: Sequence[Item]) -> Content | None:
@@ -129,18 +137,15 @@ class Recovery:
             self._vault.generations.pop(item.record.id, None)
             self._journal.set_aside(item.record)
 
-    def _is_safe(self, pin: Pin, item: Item) -> bool:
+    def _is_coming(self, pin: Pin, item: Item) -> bool:
+        """Whether rclone itself will still upload it."""
         drive = self._drive(pin)
-        if drive is not None:
-            return drive.remote_md5(pin, item.record.disk) == item.record.md5
-        return not pin.is_rclone or (self._same_mount(pin, item) and self._age(item) > self._grace)
+        return drive is not None and drive.is_queued(pin, item.record.disk)
 
-    def _may_still_come(self, pin: Pin, item: Item) -> bool:
-        """Whether rclone itself may still upload it."""
+    def _is_on_remote(self, pin: Pin, item: Item) -> bool:
+        """Whether the remote has it for certain; without remote control nothing is."""
         drive = self._drive(pin)
-        if drive is not None:
-            return drive.is_queued(pin, item.record.disk)
-        return self._same_mount(pin, item)
+        return drive is not None and drive.remote_md5(pin, item.record.disk) == item.record.md5
 
     def _is_torn(self, pin: Pin, item: Item, found: Content | None) -> bool:
         """Whether a restarted rclone shows ours cut to the length of the content before it."""
@@ -193,3 +198,9 @@ class Recovery:
 
     def _age(self, item: Item) -> float:
         return self._now() - item.record.created
+
+
+def _holds_all_of(ours: bytes, found: Content | None) -> bool:
+    """Whether every line of ours is in what is there: then theirs was built on ours."""
+    theirs = Counter(found.data.splitlines() if found else ())
+    return not Counter(ours.splitlines()) - theirs

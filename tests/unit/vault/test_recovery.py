@@ -135,6 +135,27 @@ def test_a_note_changed_elsewhere_is_never_overwritten(
     assert [copy.read_bytes() for copy in copies] == [OURS]
 
 
+def test_theirs_that_was_built_on_ours_needs_no_copy(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    (vault_folder / "a.md").write_bytes(b"a title\n" + OURS + b"\nand theirs")
+    entry(journal, OURS, BASE, applied=True)
+    assert recovery.settle() == 0
+    assert list(vault_folder.glob("a.conflict-*.md")) == []
+
+
+def test_an_edit_on_top_of_a_safe_write_is_nobodys_conflict(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    """The mount stayed up, so ours was uploaded; what a person did to it later is theirs."""
+    (vault_folder / "a.md").write_bytes(THEIRS)
+    old = entry(journal, OURS, BASE, applied=True, age=300)
+    recovery._vault.generations[old.id] = recovery._vault.guard.pin().generation
+    assert recovery.settle() == 0
+    assert (vault_folder / "a.md").read_bytes() == THEIRS
+    assert list(vault_folder.glob("a.conflict-*.md")) == []
+
+
 def test_a_write_is_safe_when_its_mount_stayed_up(
     recovery: Recovery, journal: Journal, vault_folder: Path, written: list[Written]
 ) -> None:
