@@ -156,4 +156,4 @@ def _free_port() -> int:
 
 
 def _megabytes(field: str) -> float:
-    return int(field.split()[0]) / 1024
+    return int(field.split(maxsplit=1)[0]) / 1024

@@ -176,6 +176,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         telemetry=telemetry,
         timeout=min(5.0, settings.mount_timeout),
     )
+    stack.callback(guard.close)
     journal = Journal(slot.folder / "journal")
     writers = Writers(
         slot.folder / "staging",

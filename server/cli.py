@@ -34,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except VaultError as error:
         print(f"vault-mcp: {error.message} {error.hint}".rstrip(), file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"vault-mcp: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
 

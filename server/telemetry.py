@@ -9,6 +9,7 @@ import logging
 import re
 import sys
 import time
+from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
@@ -49,8 +50,8 @@ class _Formatter(logging.Formatter):
         if record.exc_info:
             fields["traceback"] = redact(self.formatException(record.exc_info))
         if self._json:
-            return json.dumps(fields, ensure_ascii=False, default=str)
-        head = f"{fields.pop('time')} {fields.pop('level'):<7} {fields.pop('message')}"
+            return _json(fields)
+        head = f"{fields.pop('time')} {fields.pop('level'):<7} {_visible(fields.pop('message'))}"
         fields.pop("logger")
         trace = fields.pop("traceback", None)
         pairs = "".join(f" {k}={_quoted(v)}" for k, v in fields.items())
@@ -63,7 +64,19 @@ def _safe(value: Any) -> Any:
 
 def _quoted(value: Any) -> str:
     text = str(value)
-    return json.dumps(text, ensure_ascii=False) if re.search(r"[\s\"=]", text) or not text else text
+    plain = text.isprintable() and not re.search(r"[\s\"=]", text)
+    return text if text and plain else _json(text)
+
+
+def _json(value: Any) -> str:
+    return _visible(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def _visible(text: str) -> str:
+    """Escape what can't be seen, or a caller's words could end a line and steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 def configure_logging(level: str, log_format: str, stream: IO[str] | None = None) -> None:
@@ -165,6 +178,9 @@ class Telemetry:
         try:
             yield
             outcome = "ok"
+        except CancelledError:
+            outcome = "cancelled"
+            raise
         except VaultError as error:
             outcome = error.code
             if outcome == "conflict":

@@ -180,6 +180,8 @@ class Workers:
                 job.started = not job.abandoned
             if job.started:
                 self._perform(job)
+            # While the thread waits, nothing may keep its last answer in memory.
+            del job
 
     def _perform(self, job: _Job) -> None:
         # From here on a cancelled waiter no longer cancels the future under the running call.

@@ -9,7 +9,9 @@ from server.markdown.sections import outline
 from server.models import Caller
 from server.service import Service
 from server.service.freshness import iso_ns
-from server.service.notes import MANY, NoteView, metadata
+from server.service.metadata import heading_row, task_row
+from server.service.notes import MANY, NoteView, Seen
+from server.service.room import fitting, short
 
 Path = Annotated[str, Field(description="Vault path of the note, like 'devlog/api.md'")]
 
@@ -22,6 +24,7 @@ class NoteMetadata(Output):
     headings: list[dict[str, Any]] | None = None
     links: list[dict[str, Any]] | None = None
     tasks: list[dict[str, Any]] | None = None
+    cut: list[str] | None = None
 
 
 class NoteReadInput(Input):
@@ -32,7 +35,7 @@ class NoteReadInput(Input):
     offset: int = Field(
         0, ge=0, description="Character to start at: next_offset of the last answer"
     )
-    max_chars: int = Field(20_000, ge=1, le=200_000)
+    max_chars: int = Field(20_000, ge=1, le=100_000)
     include_metadata: bool = Field(
         False, description="Also tags, properties, headings, links, tasks"
     )
@@ -101,6 +104,7 @@ class NoteReadManyInput(Input):
 class NoteReadManyOutput(Output):
     notes: list[NoteReadOutput]
     missing: list[str]
+    left_out: list[str] | None = None
     total: int
     truncated: bool
 
@@ -108,14 +112,15 @@ class NoteReadManyOutput(Output):
 async def _note_read_many(
     service: Service, caller: Caller, args: NoteReadManyInput
 ) -> NoteReadManyOutput:
-    notes, missing, total = await service.notes.read_many(
+    found = await service.notes.read_many(
         caller, args.paths, args.glob, args.max_chars_each, args.include_metadata
     )
     return NoteReadManyOutput(
-        notes=[_read_output(view) for view in notes],
-        missing=missing,
-        total=total,
-        truncated=total > len(notes) + len(missing),
+        notes=[_read_output(view) for view in found.notes],
+        missing=list(found.missing),
+        left_out=list(found.left_out) or None,
+        total=found.total,
+        truncated=found.total > len(found.notes) + len(found.missing),
     )
 
 
@@ -124,7 +129,8 @@ NOTE_READ_MANY = Operation(
     title="Read several notes",
     description=(
         "Read up to 50 notes at once, by paths or by one glob, each cut to max_chars_each "
-        "(its next_offset tells where note_read goes on). Absent ones are listed in missing."
+        "(its next_offset tells where note_read goes on). Absent ones are listed in missing, those for "
+        "which there was no room in left_out."
     ),
     toolset="core",
     access="read",
@@ -157,6 +163,7 @@ class NoteOutlineOutput(Output):
     tasks: list[dict[str, Any]]
     links: int
     embeds: int
+    cut: list[str] | None = None
     obsidian_url: str | None = None
     stale: bool | None = None
     as_of: str | None = None
@@ -165,26 +172,35 @@ class NoteOutlineOutput(Output):
 async def _note_outline(
     service: Service, caller: Caller, args: NoteOutlineInput
 ) -> NoteOutlineOutput:
-    loaded, text, note = await service.notes.outline(caller, args.path)
+    return await service.notes.look(
+        caller, args.path, lambda seen: _outlined(seen, service.notes.url(seen.loaded.path))
+    )
+
+
+def _outlined(seen: Seen, url: str | None) -> NoteOutlineOutput:
+    loaded, note = seen.loaded, seen.note
+    parts = outline(seen.text, note)
+    rows = ({**heading_row(part.heading), "chars": part.whole} for part in parts)
+    headings = fitting(rows, 400_000)
+    blocks = fitting((short(block.id) for block in note.blocks), 100_000)
+    tasks = fitting(map(task_row, note.tasks), 300_000)
+    cut = {
+        "headings": len(headings) < len(parts),
+        "blocks": len(blocks) < len(note.blocks),
+        "tasks": len(tasks) < len(note.tasks),
+    }
     return NoteOutlineOutput(
         path=loaded.path,
-        title=note.title,
+        title=short(note.title),
         etag=loaded.etag,
-        chars=len(text),
-        headings=[
-            OutlineHeading(
-                level=part.heading.level,
-                text=part.heading.text,
-                line=part.heading.line,
-                chars=part.whole,
-            )
-            for part in outline(text, note)
-        ],
-        blocks=[block.id for block in note.blocks],
-        tasks=metadata(note).get("tasks", []),
+        chars=len(seen.text),
+        headings=[OutlineHeading.model_validate(heading) for heading in headings],
+        blocks=blocks,
+        tasks=tasks,
         links=sum(not link.embed for link in note.links),
         embeds=sum(link.embed for link in note.links),
-        obsidian_url=service.notes.url(loaded.path),
+        cut=[name for name, is_cut in cut.items() if is_cut] or None,
+        obsidian_url=url,
         stale=loaded.stale,
         as_of=loaded.as_of,
     )
@@ -232,27 +248,34 @@ class NoteInfoOutput(Output):
 
 
 async def _note_info(service: Service, caller: Caller, args: NoteInfoInput) -> NoteInfoOutput:
-    loaded, note, (inlinks, outlinks) = await service.notes.info(caller, args.path)
-    text = loaded.text()
+    facts = await service.notes.look(caller, args.path, _facts)
+    inlinks, outlinks = await service.notes.link_counts(caller, facts["path"])
     return NoteInfoOutput(
-        path=loaded.path,
-        title=note.title,
-        size=len(loaded.data),
-        modified=iso_ns(loaded.stat.mtime_ns),
-        etag=loaded.etag,
-        words=len(text[note.frontmatter.body :].split()),
-        lines=text.count("\n") + (not text.endswith("\n") and bool(text)),
-        headings=len(note.headings),
-        tasks=len(note.tasks),
-        open_tasks=sum(not task.done for task in note.tasks),
-        tags=list(note.tags),
+        **facts,
         inlinks=inlinks,
         outlinks=outlinks,
-        warnings=list(note.warnings) or None,
-        obsidian_url=service.notes.url(loaded.path),
-        stale=loaded.stale,
-        as_of=loaded.as_of,
+        obsidian_url=service.notes.url(facts["path"]),
     )
+
+
+def _facts(seen: Seen) -> dict[str, Any]:
+    loaded, text, note = seen.loaded, seen.text, seen.note
+    return {
+        "path": loaded.path,
+        "title": short(note.title),
+        "size": len(loaded.data),
+        "modified": iso_ns(loaded.stat.mtime_ns),
+        "etag": loaded.etag,
+        "words": len(text[note.frontmatter.body :].split()),
+        "lines": text.count("\n") + (not text.endswith("\n") and bool(text)),
+        "headings": len(note.headings),
+        "tasks": len(note.tasks),
+        "open_tasks": sum(not task.done for task in note.tasks),
+        "tags": fitting(map(short, note.tags), 100_000),
+        "warnings": list(note.warnings) or None,
+        "stale": loaded.stale,
+        "as_of": loaded.as_of,
+    }
 
 
 NOTE_INFO = Operation(

@@ -28,13 +28,16 @@ from server.catalog.dispatch import Dispatcher, unexpected
 from server.catalog.operation import Operation, Output
 from server.doors.errors import payload
 from server.doors.schema import input_schema, output_schema
-from server.errors import InvalidRequest, NotFound, VaultError
+from server.errors import InvalidRequest, NotFound, TooLarge, VaultError
 from server.models import Caller
+from server.service.room import MESSAGE, wire_bytes
 
 Context = ServerRequestContext[Any, Any]
 
 _FRESH = CacheHint(ttl_ms=300_000, scope="private")
 """The catalog changes only with the process; what a caller may see of it is the caller's own."""
+
+_MOST_BYTES = MESSAGE - 20_000
 
 
 def build_server(
@@ -62,11 +65,11 @@ def build_server(
         try:
             _refuse_broken_text(arguments)
             output = await dispatcher.call(params.name, arguments, caller(ctx))
-            return _result(_text(output), failed=False)
+            return _result(_sendable(_text(output)), failed=False)
         except VaultError as error:
-            return _result(_replaced(payload(error)), failed=True)
+            return _failure(error)
         except Exception as error:  # noqa: BLE001 - the edge: nothing of it may reach a caller
-            return _result(_replaced(payload(unexpected(error))), failed=True)
+            return _failure(unexpected(error))
 
     server: Server[Any] = Server(
         name,
@@ -121,6 +124,8 @@ def _refuse_broken_text(arguments: dict[str, Any]) -> None:
         json.dumps(arguments, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise InvalidRequest("The arguments are not valid Unicode.", "Send UTF-8.") from None
+    except RecursionError:
+        raise InvalidRequest("The arguments are nested too deeply.", "Flatten them.") from None
 
 
 def _text(output: Output) -> str:
@@ -134,6 +139,24 @@ def _replaced(data: dict[str, Any]) -> str:
     """JSON in which a name that is no text on disk has question marks: better than no answer."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
     return text.encode(errors="replace").decode()
+
+
+def _sendable(text: str) -> str:
+    """The JSON of an answer that a client can take; raises `TooLarge`."""
+    # No character takes more than eight bytes on the wire.
+    if 8 * len(text) > _MOST_BYTES and wire_bytes(text) > _MOST_BYTES:
+        raise TooLarge("The answer is too long to be sent.", "Ask for less at once.")
+    return text
+
+
+def _failure(error: VaultError) -> CallToolResult:
+    """An error says what is wrong, whatever would not fit beside it."""
+    said = payload(error)
+    try:
+        text = _sendable(_replaced(said))
+    except TooLarge:
+        text = _replaced({"code": error.code, "message": error.message[:2_000], "hint": error.hint})
+    return _result(text, failed=True)
 
 
 def _result(text: str, *, failed: bool) -> CallToolResult:

@@ -38,11 +38,12 @@ _ENDING = 0.5
 
 
 async def serve_stdio(
-    server: Server[Any], *, max_message_bytes: int = 4 << 20, grace_seconds: float = 4
+    server: Server[Any], *, max_message_bytes: int = 24 << 20, grace_seconds: float = 4
 ) -> None:
     """Serve until EOF, SIGINT or SIGTERM, then finish what is in flight; a second one hurries.
 
-    Calls in flight may take `grace_seconds` more.
+    Calls in flight may take `grace_seconds` more. The largest note has room in a message, even if
+    every character of it is escaped.
     """
     source, sink = claim_standard_streams()
     flights = _Flights()

@@ -4,6 +4,8 @@ Rows and files are seen as they were at one moment, so that a note which changes
 is found as it was rather than lost.
 """
 
+import sys
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +16,12 @@ from server.index.mirror import Mirror
 from server.index.rows import Located
 from server.index.schema import select
 
-_OWNER = (
-    "SELECT path, offset, length FROM notes WHERE segment=? AND offset<=? "
-    "ORDER BY offset DESC LIMIT 1"
+_OWNERS = (
+    "SELECT path, offset, length FROM notes WHERE segment=?1 AND offset >= "
+    "(SELECT coalesce(max(offset), 0) FROM notes WHERE segment=?1 AND offset<=?2) "
+    "ORDER BY offset LIMIT ?3"
 )
+_MOST = 256
 _ATTEMPTS = 5
 
 
@@ -30,20 +34,32 @@ class Reading:
         self.segments = segments
         self._db = db
         self._mirror = mirror
-        self._last: tuple[int, Located] | None = None
+        self._segment = 0
+        self._begin = self._end = 0
+        self._rows: list[tuple[str, int, int]] = []
+        self._starts: list[int] = []
+        self._ahead = 1
 
     def locate(self, segment: int, offset: int) -> Located | None:
         """The note that owns a byte of a segment, or None when it belongs to no live note."""
-        if self._last and self._last[0] == segment:
-            last = self._last[1]
-            if last.start <= offset < last.start + last.length:
-                return last
-        rows = select(self._db, _OWNER, segment, offset)
-        if not rows or offset >= rows[0][1] + rows[0][2]:
+        if segment != self._segment or not self._begin <= offset < self._end:
+            self._look(segment, offset)
+        at = bisect_right(self._starts, offset) - 1
+        if at < 0:
             return None
-        found = Located(*rows[0])
-        self._last = segment, found
-        return found
+        path, start, length = self._rows[at]
+        return Located(path, start, length) if offset < start + length else None
+
+    def _look(self, segment: int, offset: int) -> None:
+        """Learn who owns the bytes from `offset` on: far ahead while the questions come densely."""
+        near = segment == self._segment and offset - self._end <= self._end - self._begin
+        self._ahead = min(2 * self._ahead, _MOST) if near else max(self._ahead // 2, 1)
+        rows = select(self._db, _OWNERS, segment, offset, self._ahead)
+        self._rows = [(path, start, length) for path, start, length in rows]
+        self._starts = [start for _, start, _ in rows]
+        self._segment = segment
+        self._begin = min([offset, *self._starts[:1]])
+        self._end = rows[-1][1] + rows[-1][2] if len(rows) == self._ahead else sys.maxsize
 
     def text(self, segment: int, note: Located) -> bytes | None:
         """The bytes of a located note, as the search saw them."""

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 from server.markdown.elements import Link, LinkKind
 
 WIKI_SOURCE = (
-    r"\[\[(?!\[)(?P<target>[^\[\]\n|]*+)"
+    r"\[\[(?P<target>[^\[\]\n|]*+)"
     r"(?:\|(?P<alias>(?:[^\[\]\n]++|\[(?!\[)|\](?!\]))*+))?\]\]"
 )
 DESTINATION_SOURCE = (

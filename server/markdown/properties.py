@@ -145,7 +145,7 @@ class _Reader:
         value: Any = text
         if event.implicit[0]:
             value = typed(text)
-        if self._awaits_value and "[[" in text:
+        if "[[" in text and self._awaits_value:
             self._linked.append((event.start_mark.index, event.end_mark.index, text))
         if event.anchor:
             self._anchors[event.anchor] = (value, 1)

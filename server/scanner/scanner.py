@@ -14,7 +14,7 @@ from typing import Literal
 from server.errors import NotFound, TooLarge, Unavailable, VaultError
 from server.index.rows import Document
 from server.index.store import Index
-from server.models import Entry, NotePath, etag_of
+from server.models import Entry, FileStat, NotePath, etag_of
 from server.scanner.diff import Known, diff, is_racy
 from server.scanner.walk import walk
 from server.telemetry import Telemetry, log
@@ -200,22 +200,27 @@ class Scanner:
             data, stat = read.found.content.data, read.found.content.stat
             racy = is_racy(stat.mtime_ns, read.looked_ns)
             etag = etag_of(data)
-            if row is not None and row.etag == etag and row.disk == entry.disk:
-                self._index.touch(entry.path, stat, racy)
-                continue
             source = moved_from.pop(etag, None) if row is None else None
-            if source is not None:
-                self._index.rename(source.path, entry.path, entry.disk, stat)
+            if source is not None and self._move(source, entry, stat, racy):
                 gone.pop(source.path, None)
                 report.moved += 1
                 continue
             documents.append(Document(entry.path, entry.disk, data, stat, racy, read.looked_ns))
             if row is None:
                 report.added += 1
-            else:
+            elif row.etag != etag or row.disk != entry.disk:
                 report.modified += 1
         if documents:
             self._index.put(documents)
+
+    def _move(self, source: Known, entry: Entry, stat: FileStat, racy: bool) -> bool:
+        """Follow a rename; False when either path was written since the snapshot."""
+        now = self._index.get(source.path)
+        if now is None or now.etag != source.etag or self._index.get(entry.path) is not None:
+            return False
+        self._index.rename(source.path, entry.path, entry.disk, stat)
+        self._index.touch(entry.path, stat, racy)
+        return True
 
     def _remove(self, paths: list[str], known: int, started_ns: int, report: Report) -> None:
         if not paths:

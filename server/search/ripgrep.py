@@ -30,6 +30,7 @@ _CASE = {"smart": "--smart-case", "sensitive": "--case-sensitive", "insensitive"
 _OPTIONS = (
     "--no-config",
     "--json",
+    "--no-line-number",
     "--text",
     "--encoding=none",
     "--crlf",

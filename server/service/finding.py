@@ -6,7 +6,7 @@ Never touches the mount: what was last seen of the vault answers, and says how f
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from server.access import Access
 from server.errors import NotFound, VaultError
@@ -18,6 +18,7 @@ from server.search.hits import Hit
 from server.search.ripgrep import Case, Ripgrep
 from server.service.freshness import Clock, Freshness
 from server.service.globs import matcher
+from server.service.room import ROOM, fitting, weight
 from server.telemetry import Telemetry
 from server.vault.obsidian import ObsidianLinks
 from server.vault.paths import parse_folder
@@ -27,6 +28,8 @@ COUNT_CAP = 5_000
 """Matches counted before a search stops: an agent that gets this many must ask more precisely."""
 _PIPE_NOTES, _PIPE_BYTES = 2_000, 8 << 20
 LINE_CHARS = 300
+_FIELDS = "kind attachment size 9999999999 modified 2026-01-01T00:00:00Z" + 6 * '""'
+"""As long as the rest of a listed file is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +124,13 @@ class Finding:
                 limit=limit,
                 offset=offset,
             )
-            return Listing(actual, rows, total, self._clock.now())
+            shown = fitting(rows, ROOM, self._entry_parts)
+            return Listing(actual, shown, total, self._clock.now())
 
         return await self._local.run_async(Deadline.after(self._timeout), run)
+
+    def _entry_parts(self, row: Row) -> Sequence[object]:
+        return (row.path, self._obsidian().url(row.path), _FIELDS)
 
     def _actual_folder(self, folder: str) -> str:
         if not folder:
@@ -264,20 +271,22 @@ class Finding:
         found.sort(key=lambda line: (line.path, line.start))
         page = found[offset : offset + limit]
         matches: list[Match] = []
-        data = b""
+        data, room = b"", ROOM
         for line in page:
             first = not matches or matches[-1].path != line.path
             if first:
                 data = text_of(line.path)
             number = data.count(b"\n", 0, line.start) + 1
             before, after = _around(data, number, context) if context else (None, None)
-            matches.append(
-                Match(
-                    line.path, number, clip(line.text, line.span), before, after,
-                    self._obsidian().url(line.path) if first else None,
-                )
+            match = Match(
+                line.path, number, clip(line.text, line.span), before, after,
+                self._obsidian().url(line.path) if first else None,
             )  # fmt: skip
-        truncated = capped or offset + len(page) < len(found)
+            room -= weight(asdict(match))
+            if room < 0:
+                break
+            matches.append(match)
+        truncated = capped or offset + len(matches) < len(found)
         return Matches(matches, len(found), truncated, capped, self._clock.now())
 
 
@@ -297,7 +306,8 @@ def clip(line: bytes, span: tuple[int, int]) -> str:
 
 
 def _around(data: bytes, number: int, context: int) -> tuple[list[str], list[str]]:
-    lines = data.split(b"\n")
+    # What follows the last newline is no line.
+    lines = data.removesuffix(b"\n").split(b"\n")
     before = lines[max(0, number - 1 - context) : number - 1]
     after = lines[number : number + context]
     return [clip(line, (0, 0)) for line in before], [clip(line, (0, 0)) for line in after]

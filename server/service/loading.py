@@ -68,7 +68,7 @@ class Loader:
         if entry is None:
             return None
         row = self._index.get(entry.path)
-        if row is not None and row.etag and _same(row, entry.stat) and self._trusts(row):
+        if row is not None and row.etag and _same(row, entry) and self._trusts(row):
             data = self._index.text(row)
             if data is not None:
                 return Loaded(row.path, data, row.etag, entry.stat)
@@ -149,5 +149,7 @@ class Loader:
             self._index.put_files(entries)
 
 
-def _same(row: Row, stat: FileStat) -> bool:
-    return row.size == stat.size and row.mtime_ns == stat.mtime_ns
+def _same(row: Row, entry: Entry) -> bool:
+    # The spelling counts: two files may share a path in different Unicode forms.
+    known = row.disk, row.size, row.mtime_ns
+    return known == (entry.disk, entry.stat.size, entry.stat.mtime_ns)

@@ -1,25 +1,34 @@
 """Reading and writing single notes."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 from server.access import Access
 from server.errors import InvalidRequest, NotFound, TooLarge, VaultError
 from server.index.store import Index
 from server.markdown import sections
-from server.markdown.frontmatter import jsonable, render
+from server.markdown.frontmatter import render, split
 from server.markdown.note import Note, parse
+from server.markdown.properties import MAX_CHARS
 from server.models import Caller, Content, NotePath, kind_of
 from server.service.freshness import iso_ns
 from server.service.globs import matcher
 from server.service.loading import Loaded, Loader
+from server.service.metadata import metadata
+from server.service.room import ROOM, cut, weight
 from server.vault.obsidian import ObsidianLinks
 from server.vault.paths import parse_note_path, parse_path
 from server.vault.vault import Change, Vault, Written
 from server.workers import Deadline, Workers
 
+T = TypeVar("T")
+
 MANY = 50
+_LONG = 100_000
+_NAMES = 20_000
+"""What a note's path, link, section and warnings may weigh at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,25 @@ class NoteView:
     did_you_mean: Sequence[str] | None = None
     stale: bool | None = None
     as_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoteViews:
+    """Several notes. `left_out` are those that had no room; `total` is how many were meant."""
+
+    notes: Sequence[NoteView]
+    missing: Sequence[str]
+    left_out: Sequence[str]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A note as loaded, its text, and what the text is made of."""
+
+    loaded: Loaded
+    text: str
+    note: Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +127,9 @@ class Notes:
                 path, exists=False, did_you_mean=await self._suggest(caller, path) or None
             )
         self._access.require(caller, "read", loaded.path)
-        return self._view(loaded, section, offset, max_chars, include_metadata)
+        return await self._apart(
+            loaded, lambda: self._view(loaded, section, offset, max_chars, include_metadata)
+        )
 
     async def read_many(
         self,
@@ -108,43 +138,56 @@ class Notes:
         glob: str | None,
         max_chars_each: int,
         include_metadata: bool,
-    ) -> tuple[list[NoteView], list[str], int]:
-        """Several notes at once: (notes, missing paths, how many matched a glob)."""
+    ) -> NoteViews:
+        """Several notes at once, in the order asked for, as many as one answer can carry."""
         if bool(raw_paths) == bool(glob):
             raise InvalidRequest(
                 "Give either paths or a glob.", "paths=['a.md'] or glob='devlog/*.md'."
             )
-        paths, total = list(raw_paths), len(raw_paths)
+        asked = list(dict.fromkeys(parse_path(raw) for raw in raw_paths))
+        total = len(asked)
         if glob:
-            paths, total = await self._local.run_async(
+            asked, total = await self._local.run_async(
                 Deadline.after(10), self._matching, caller, glob
             )
-        notes, missing = [], []
-        for raw in dict.fromkeys(paths):
+        room = ROOM - weight(asked)
+        notes: list[NoteView] = []
+        missing: list[str] = []
+        for number, path in enumerate(asked):
             view = await self.read(
-                caller, raw, max_chars=max_chars_each, include_metadata=include_metadata
+                caller, path, max_chars=max_chars_each, include_metadata=include_metadata
             )
-            if view.exists:
-                notes.append(view)
-            else:
+            if not view.exists:
                 missing.append(view.path)
-        return notes, missing, total
+                continue
+            room -= weight(asdict(view))
+            if room < 0 and notes:
+                return NoteViews(notes, missing, asked[number:], total)
+            notes.append(view)
+        return NoteViews(notes, missing, [], total)
 
-    async def outline(self, caller: Caller, raw_path: str) -> tuple[Loaded, str, Note]:
-        """A note's structure: what was loaded, its text and its parts. Raises `NotFound`."""
+    async def look(self, caller: Caller, raw_path: str, shape: Callable[[Seen], T]) -> T:
+        """What `shape` makes of a note; where it runs, it holds nobody up. Raises `NotFound`."""
         path = parse_note_path(raw_path)
         self._access.require(caller, "read", path)
         loaded = await self._existing(caller, path)
-        text = _text(loaded)
-        return loaded, text, parse(text, _name(loaded.path))
 
-    async def info(self, caller: Caller, raw_path: str) -> tuple[Loaded, Note, tuple[int, int]]:
-        """Facts about a note without its content: (loaded, parts, (inlinks, outlinks))."""
-        loaded, _, note = await self.outline(caller, raw_path)
-        counts = await self._local.run_async(
-            Deadline.after(10), self._index.link_counts, loaded.path
-        )
-        return loaded, note, counts
+        def run() -> T:
+            text = _text(loaded)
+            return shape(Seen(loaded, text, parse(text, _name(loaded.path))))
+
+        return await self._apart(loaded, run)
+
+    async def link_counts(self, caller: Caller, path: NotePath) -> tuple[int, int]:
+        """How many links lead to a note and out of it."""
+        self._access.require(caller, "read", path)
+        return await self._local.run_async(Deadline.after(10), self._index.link_counts, path)
+
+    async def _apart(self, loaded: Loaded, run: Callable[[], T]) -> T:
+        """Run what takes long for a long note in a worker: the loop serves everybody."""
+        if len(loaded.data) < _LONG:
+            return run()
+        return await self._local.run_async(Deadline.after(30), run)
 
     async def upsert(
         self, caller: Caller, raw_path: str, content: str, frontmatter: Mapping[str, Any] | None
@@ -163,7 +206,7 @@ class Notes:
             if current is not None:
                 return current.data + b"\n" + body
             parse_note_path(raw_path, creating=True)
-            return _encoded(render(frontmatter) + "\n") + body if frontmatter else body
+            return _head(frontmatter) + body if frontmatter else body
 
         return await self._write(path, change)
 
@@ -207,12 +250,12 @@ class Notes:
             return []
         return [other for other in near if sees(other)]
 
-    def _matching(self, caller: Caller, glob: str) -> tuple[list[str], int]:
+    def _matching(self, caller: Caller, glob: str) -> tuple[list[NotePath], int]:
         sees, matches = self._access.sees(caller), matcher(glob)
         rows = self._index.paths(
             lambda path: sees(path) and (matches is None or matches(path)), kind="note"
         )
-        return rows[:MANY], len(rows)
+        return [NotePath(row) for row in rows[:MANY]], len(rows)
 
     def _view(
         self,
@@ -223,58 +266,35 @@ class Notes:
         include_metadata: bool,
     ) -> NoteView:
         text = _text(loaded)
-        note = parse(text, _name(loaded.path)) if kind_of(loaded.path) == "note" else None
-        whole = text
-        if section is not None:
-            if note is None:
-                raise InvalidRequest("Only notes have sections.", "Leave `section` out.")
-            found = sections.find(text, note, section)
-            whole = text[found.start : found.end]
-        end = offset + max_chars
+        is_note = kind_of(loaded.path) == "note"
+        if section is not None and not is_note:
+            raise InvalidRequest("Only notes have sections.", "Leave `section` out.")
+        warnings: Sequence[str | None] = (split(text).warning,) if is_note else ()
+        whole, facts = text, None
+        if is_note and (section is not None or include_metadata):
+            # A page of plain text does without: to read all of a long note takes a while.
+            note = parse(text, _name(loaded.path))
+            facts = metadata(note) if include_metadata else None
+            if section is not None:
+                found = sections.find(text, note, section)
+                whole = text[found.start : found.end]
+        content = cut(whole[offset : offset + max_chars], ROOM - _NAMES - weight(facts))
+        end = offset + len(content)
         return NoteView(
             path=loaded.path,
             exists=True,
-            content=whole[offset:end],
+            content=content,
             etag=loaded.etag,
             modified=iso_ns(loaded.stat.mtime_ns),
             section=section,
             chars=len(whole),
             next_offset=end if end < len(whole) else None,
-            metadata=metadata(note) if include_metadata and note is not None else None,
-            warnings=(note.warnings or None) if note is not None else None,
+            metadata=facts,
+            warnings=[warning for warning in warnings if warning] or None,
             obsidian_url=self.url(loaded.path),
             stale=loaded.stale,
             as_of=loaded.as_of,
         )
-
-
-def metadata(note: Note) -> dict[str, Any]:
-    """What a note's text says about itself, as plain data; empty parts are left out."""
-    parts = {
-        "title": note.title,
-        "tags": list(note.tags),
-        "properties": jsonable(note.frontmatter.properties),
-        "aliases": list(note.aliases),
-        "headings": [
-            {"level": h.level, "text": h.text, "line": h.line} for h in note.headings[:200]
-        ],
-        "links": [
-            _present(
-                target=k.target,
-                section=k.section,
-                alias=k.alias,
-                embed=k.embed or None,
-                line=k.line,
-            )
-            for k in note.links[:200]
-        ],
-        "tasks": [{"done": t.done, "text": t.text, "line": t.line} for t in note.tasks[:200]],
-    }
-    return {name: part for name, part in parts.items() if part}
-
-
-def _present(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _text(loaded: Loaded) -> str:
@@ -294,6 +314,22 @@ def _encoded(text: str) -> bytes:
         raise InvalidRequest(
             "The content is not valid Unicode.", "Send it as plain UTF-8."
         ) from None
+
+
+def _head(frontmatter: Mapping[str, Any]) -> bytes:
+    """The block above a new note's content, and one that can be read again."""
+    try:
+        if len(json.dumps(frontmatter, ensure_ascii=False)) > 2 * MAX_CHARS:
+            raise TooLarge("The frontmatter is too long.", "Put long text into the content.")
+        block = render(frontmatter)
+        problem = split(block).warning
+    except RecursionError:
+        problem = "nested too deeply"
+    if problem:
+        raise InvalidRequest(
+            f"The frontmatter could not be read again: {problem}.", "Use plain values and lists."
+        )
+    return _encoded(block + "\n")
 
 
 def _name(path: str) -> str:

@@ -164,6 +164,10 @@ class Guard:
         """Make `watch` look now."""
         self._wake.set()
 
+    def close(self) -> None:
+        """Let the probing threads end."""
+        self._workers.close()
+
     def probe(self) -> Health:
         """Look at the vault now, within the deadline, and publish what was seen."""
         with self._probing:
@@ -201,7 +205,7 @@ class Guard:
 
     def _look(self) -> Pin:
         pin = self._pin
-        if pin is not None and self._still_mounted(pin):
+        if pin is not None and self._still_mounted(pin) and self._still_there(pin):
             try:
                 self._check_pinned(pin)
             except OSError as error:
@@ -336,6 +340,16 @@ class Guard:
             and now.id == pin.mount.id
             and mount_id_of(pin.root.fd) in (None, now.id)
         )
+
+    def _still_there(self, pin: Pin) -> bool:
+        """Whether VAULT_PATH still leads to the pinned folder: a descriptor follows one that is moved."""
+        if pin.mount is not None and pin.mount.fstype.startswith("fuse"):
+            return True  # inodes mean nothing there
+        try:
+            now = os.stat(self._path)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(now, os.fstat(pin.root.fd))
 
     # -- publishing ---------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ A small JSON file in STATE_DIR. Losing it costs nothing but that memory.
 
 import json
 import os
+import threading
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,18 @@ class IdentityFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lock = threading.Lock()
         self.current = self._load()
 
     def update(self, **changes: Any) -> None:
         """Change some fields and save, if that changes anything."""
-        new = replace(self.current, **changes)
-        if new == self.current:
-            return
+        with self._lock:
+            new = replace(self.current, **changes)
+            if new != self.current:
+                self._save(new)
+                self.current = new
+
+    def _save(self, new: Identity) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temp = self._path.with_suffix(f".{os.getpid()}.tmp")
         with temp.open("w", encoding="utf-8") as file:
@@ -40,7 +46,6 @@ class IdentityFile:
             file.flush()
             os.fsync(file.fileno())
         temp.replace(self._path)
-        self.current = new
 
     def _load(self) -> Identity:
         try:

@@ -91,6 +91,7 @@ SHAPED: dict[str, Callable[[int], str]] = {
     "a long paragraph above a rule": lambda n: (
         "a\n" * (n // 4) + "---\n" + "b\n" * (n // 4) + "---"
     ),
+    "dashes below a quote": lambda n: "> a" + "\n-" * (n // 2),
     "closed by one comment": lambda n: "x <!-- " * (n // 7) + "-->",
     "properties": lambda n: "---\n" + "".join(f"k{i}: '[[v]]'\n" for i in range(n // 16)) + "---\n",
     "open frontmatter": lambda n: "---\n" + "\n--- a" * (n // 6),

@@ -47,6 +47,7 @@ TAGS = {
     "indented below a list item is text": ("- x\n\n    #a\n\n1. y\n\n    #b", "a b"),
     "indented further below a list item is code": ("- x\n\n      #a", ""),
     "indented after a list has ended": ("- x\n\ny\n\n    #a", ""),
+    "indented after a heading has ended a list": ("- x\n# y\n\n    #a", ""),
     "indented code below a heading": ("# x\n    #a", ""),
     "indented inside a fence is not the issue": ("```\n\n    x\n```\n#a", "a"),
     "not in math": ("$x #a$ and $$y #b$$\n$$\n#c\n\n#d\n$$", ""),
@@ -337,20 +338,20 @@ def test_unclosed_frontmatter_is_read_as_text() -> None:
 
 
 def test_lines_and_offsets_count_in_the_whole_file() -> None:
-    text = "\ufeff---\nup: '[[p]]'\n---\n\n# H\ns\n===\n- [ ] t\n![[l]] [x](m.md) ^b\n"
+    text = "\ufeff---\nup: '[[p]]'\n---\n\n# H\ns\nt\n===\n- [ ] t\n![[l]] [x](m.md) ^b\n"
     text = text.replace("\n", "\r\n")
     note = read(text)
     assert [(one.line, text[one.start : one.end]) for one in note.headings] == [
         (5, "# H\r\n"),
-        (6, "s\r\n===\r\n"),
+        (6, "s\r\nt\r\n===\r\n"),
     ]
     assert [(one.line, text[one.start : one.end]) for one in note.links] == [
         (2, "[[p]]"),
-        (9, "![[l]]"),
-        (9, "[x](m.md)"),
+        (10, "![[l]]"),
+        (10, "[x](m.md)"),
     ]
-    assert [(one.line, text[one.start :]) for one in note.blocks] == [(9, "^b\r\n")]
-    assert [one.line for one in note.tasks] == [8]
+    assert [(one.line, text[one.start :]) for one in note.blocks] == [(10, "^b\r\n")]
+    assert [one.line for one in note.tasks] == [9]
 
 
 PIECES = [

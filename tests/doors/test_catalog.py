@@ -1,0 +1,347 @@
+"""The real tools over a real vault: the same through every door and in both eras."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+from mcp import Client
+from mcp.types import CallToolResult, TextContent
+
+from server.catalog.operation import Operation
+from server.catalog.table import OPERATIONS
+from server.errors import CODES
+
+from .connect import DOORS, Door, Target, connected
+from .vaults import API, answer, fill, served, until_ready
+from .wire import message, request, wired
+
+pytestmark = pytest.mark.anyio
+
+TOOLS = [operation.name for operation in OPERATIONS]
+PATHS = ("path", "paths", "from", "to")
+GOOD: dict[str, dict[str, Any]] = {
+    "note_read": {"path": "devlog/api.md", "include_metadata": True},
+    "note_upsert": {"path": "made/by-{door}.md", "content": "text", "frontmatter": {"a": 1}},
+    "vault_search": {"query": "needle", "context": 1},
+    "vault_list": {"depth": 3},
+    "note_info": {"path": "devlog/api.md"},
+    "note_read_many": {"paths": ["devlog/api.md", "absent.md"], "include_metadata": True},
+    "note_outline": {"path": "devlog/api.md"},
+    "health_check": {},
+}
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("note_read", {"path": "devlog/api.md", "section": "Nowhere"}, "not_found"),
+    ("note_read", {"path": "binary.md"}, "invalid_request"),
+    ("note_read", {}, "invalid_request"),
+    ("note_upsert", {"path": "a.txt", "content": "x"}, "invalid_path"),
+    ("note_upsert", {"path": "what?.md", "content": "x"}, "invalid_path"),
+    ("note_upsert", {"path": "nul.md", "content": "a\0b"}, "invalid_request"),
+    ("vault_search", {"query": "a("}, "invalid_request"),
+    ("vault_search", {"query": "a", "limit": 0}, "invalid_request"),
+    ("vault_list", {"path": "devlog/nothing"}, "not_found"),
+    ("vault_list", {"path": ".obsidian"}, "path_not_allowed"),
+    ("note_info", {"path": "devlog/apo.md"}, "not_found"),
+    ("note_read_many", {}, "invalid_request"),
+    ("note_outline", {"path": "notes/welcom.md"}, "not_found"),
+    ("health_check", {"verbose": True}, "invalid_request"),
+]
+MALFORMED = [
+    "../outside.md", "notes/../../outside.md", "/etc/passwd.md", "~/x.md", "C:\\x.md", "a\\b.md",
+    "a\0b.md", "a\nb.md", "a\x7fb.md", ".obsidian/app.md", "notes/.git/x.md", "a//b.md", "./a.md",
+    "x" * 241 + ".md", "x/" * 600 + "a.md", "a\u2028b.md",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def vault(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("catalog") / "vault"
+    fill(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def target(vault: Path) -> Iterator[Target]:
+    with served(vault, vault.with_name("state")) as target:
+        yield target
+
+
+@pytest.fixture(scope="module")
+async def client(anyio_backend: str, door: Door, target: Target) -> AsyncIterator[Client]:
+    async with connected(door, target) as client:
+        await until_ready(client)
+        yield client
+
+
+def path_arguments(operation: Operation) -> list[str]:
+    return [name for name in operation.input.model_fields if name in PATHS]
+
+
+def with_path(operation: Operation, argument: str, path: str) -> dict[str, Any]:
+    """Arguments that are good but for one path."""
+    good = {key: value for key, value in GOOD[operation.name].items() if key != argument}
+    return {**good, argument: [path] if argument == "paths" else path}
+
+
+def payload(result: CallToolResult) -> dict[str, Any]:
+    """What a result says, having checked that it says it twice and gives nothing away."""
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    data: dict[str, Any] | None = result.structured_content
+    assert data is not None
+    assert json.loads(block.text) == data
+    return data
+
+
+def check_quiet(result: CallToolResult, vault: Path) -> None:
+    said = result.model_dump_json()
+    assert str(vault.parent) not in said
+    assert "Traceback" not in said
+
+
+def check_error(result: CallToolResult, vault: Path) -> str:
+    data = payload(result)
+    assert result.is_error
+    assert set(data) <= {"code", "message", "hint", "details"}
+    assert data["code"] in CODES
+    assert data["code"] != "internal_error"
+    assert data["message"]
+    assert data["hint"]
+    check_quiet(result, vault)
+    code: str = data["code"]
+    return code
+
+
+@pytest.mark.requirement("door.same")
+@pytest.mark.requirement("catalog.tools")
+async def test_every_tool_is_listed_with_all_that_a_model_needs(client: Client) -> None:
+    tools = (await client.list_tools()).tools
+    assert [tool.name for tool in tools] == TOOLS
+    assert len(tools) == 8
+    for tool, operation in zip(tools, OPERATIONS, strict=True):
+        assert tool.title
+        assert len(tool.description or "") > 40
+        notes = tool.annotations
+        assert notes is not None
+        assert notes.read_only_hint is (tool.name != "note_upsert")
+        assert notes.destructive_hint is False
+        assert notes.idempotent_hint is (tool.name != "note_upsert")
+        assert notes.open_world_hint is False
+        jsonschema.Draft202012Validator.check_schema(tool.input_schema)
+        assert tool.input_schema["additionalProperties"] is False
+        assert set(tool.input_schema.get("properties", {})) == set(operation.input.model_fields)
+        assert tool.output_schema is not None
+        jsonschema.Draft202012Validator.check_schema(tool.output_schema)
+        assert set(tool.output_schema["properties"]) == set(operation.output.model_fields)
+
+
+@pytest.mark.requirement("catalog.schemas")
+@pytest.mark.parametrize("tool", TOOLS)
+async def test_a_success_is_what_its_schema_says(
+    client: Client, door: Door, vault: Path, tool: str
+) -> None:
+    schemas = {item.name: item.output_schema for item in (await client.list_tools()).tools}
+    arguments = json.loads(json.dumps(GOOD[tool]).replace("{door}", str(door)))
+    result = await client.call_tool(tool, arguments)
+    data = payload(result)
+    assert not result.is_error, data
+    schema = schemas[tool]
+    assert schema is not None
+    jsonschema.validate(data, schema)
+    assert set(data) <= set(schema["properties"])
+    check_quiet(result, vault)
+
+
+@pytest.mark.requirement("door.same")
+@pytest.mark.requirement("errors.shape")
+async def test_every_door_gives_the_same_answers(vault: Path, target: Target) -> None:
+    """Successes but for what a process says of itself, and errors to the last word."""
+    async with AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(connected(door, target)) for door in DOORS]
+        for client in clients:
+            await until_ready(client)
+        for tool in TOOLS:
+            if tool not in ("health_check", "note_upsert", "vault_list"):
+                said = [payload(await client.call_tool(tool, GOOD[tool])) for client in clients]
+                assert all(one == said[0] for one in said), tool
+        for tool, arguments, code in BAD:
+            results = [await client.call_tool(tool, arguments) for client in clients]
+            assert {check_error(result, vault) for result in results} == {code}, (tool, arguments)
+            said = [payload(result) for result in results]
+            assert all(one == said[0] for one in said), tool
+
+
+@pytest.mark.requirement("input.unknown_arguments")
+@pytest.mark.parametrize("tool", TOOLS)
+async def test_an_unknown_argument_is_refused(client: Client, vault: Path, tool: str) -> None:
+    result = await client.call_tool(tool, {**GOOD[tool], "no_such_argument": 1})
+    assert check_error(result, vault) == "invalid_request"
+    assert "no_such_argument" in payload(result)["message"]
+
+
+@pytest.mark.requirement("vault.paths")
+@pytest.mark.requirement("input.paths")
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+async def test_a_malformed_path_is_refused(
+    client: Client, vault: Path, operation: Operation
+) -> None:
+    before = sorted(vault.rglob("*"))
+    for argument in path_arguments(operation):
+        for path in MALFORMED:
+            result = await client.call_tool(operation.name, with_path(operation, argument, path))
+            assert check_error(result, vault) in ("invalid_path", "path_not_allowed"), path
+    assert sorted(vault.rglob("*")) == before
+    assert not (vault.parent / "outside.md").exists()
+
+
+@pytest.mark.requirement("catalog.small")
+async def test_the_listing_is_small(target: Target, capsys: pytest.CaptureFixture[str]) -> None:
+    async with wired(target.url) as wire:
+        response = await wire.modern(request("tools/list"))
+    tools = message(response)["result"]["tools"]
+    visible = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in tools]
+    seen = len(json.dumps(visible, ensure_ascii=False, separators=(",", ":")).encode())
+    with capsys.disabled():
+        print(f"\ntools/list: {seen} bytes for the model, {len(response.content)} in all")
+    assert seen < 12_000
+    assert len(response.content) < 30_000
+
+
+@pytest.mark.requirement("tool.note_read")
+async def test_an_absent_note_reads_as_empty(client: Client) -> None:
+    result = await client.call_tool("note_read", {"path": "devlog/never.md"})
+    assert not result.is_error
+    data = payload(result)
+    assert (data["exists"], data["content"]) == (False, "")
+    assert "etag" not in data
+
+
+@pytest.mark.requirement("tool.note_read")
+@pytest.mark.requirement("catalog.obsidian_url")
+async def test_a_note_is_read_whole_in_part_and_in_pages(client: Client) -> None:
+    whole = await answer(client, "note_read", path="devlog/api.md")
+    assert (whole["exists"], whole["content"]) == (True, API)
+    assert whole["obsidian_url"] == "obsidian://open?vault=vault&file=devlog%2Fapi.md"
+    section = await answer(client, "note_read", path="devlog/api.md", section="Limits")
+    assert section["content"] == API[API.index("## Limits") :]
+    block = await answer(client, "note_read", path="devlog/api.md", section="^intro")
+    assert block["content"].startswith("First words.")
+    pages: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        page = await answer(client, "note_read", path="devlog/api.md", offset=offset, max_chars=50)
+        assert page["etag"] == whole["etag"]
+        pages.append(page["content"])
+        offset = page.get("next_offset")
+    assert "".join(pages) == API
+    assert len(pages) == -(-len(API) // 50)
+
+
+@pytest.mark.requirement("tool.note_upsert.create")
+@pytest.mark.requirement("tool.note_upsert.append")
+async def test_upsert_creates_then_appends(client: Client, door: Door, vault: Path) -> None:
+    path = f"new/folder/{door}.md"
+    properties = {"tags": ["devlog", "ü"], "topic": "api: limits", "created": "2026-02-20", "n": 3}
+    made = await answer(
+        client, "note_upsert", path=path, content="# Häuser\n", frontmatter=properties
+    )
+    head = "---\ntags:\n  - devlog\n  - ü\ntopic: 'api: limits'\ncreated: '2026-02-20'\nn: 3\n---\n"
+    on_disk = (vault / path).read_bytes()
+    assert made["created"] is True
+    assert on_disk.decode() == head + "\n# Häuser\n"
+    assert made["bytes"] == len(on_disk)
+    assert (await answer(client, "note_read", path=path))["etag"] == made["etag"]
+
+    more = "line two\r\n  [x] - no change to it  "
+    added = await answer(
+        client, "note_upsert", path=path, content=more, frontmatter={"tags": ["lost"]}
+    )
+    assert added["created"] is False
+    assert (vault / path).read_bytes() == on_disk + b"\n" + more.encode()
+    assert added["etag"] != made["etag"]
+    empty = await answer(client, "note_upsert", path=path, content="")
+    assert (vault / path).read_bytes() == on_disk + b"\n" + more.encode() + b"\n"
+    assert empty["created"] is False
+
+
+@pytest.mark.requirement("tool.note_upsert.create")
+async def test_upsert_without_frontmatter_writes_the_content_alone(
+    client: Client, door: Door, vault: Path
+) -> None:
+    extras: list[dict[str, Any]] = [{}, {"frontmatter": {}}, {"frontmatter": None}]
+    for number, extra in enumerate(extras):
+        path = f"plain/{door}-{number}.md"
+        assert (await answer(client, "note_upsert", path=path, content="just this", **extra))[
+            "created"
+        ]
+        assert (vault / path).read_bytes() == b"just this"
+
+
+@pytest.mark.requirement("tool.vault_search")
+@pytest.mark.requirement("index.own_writes")
+async def test_search_gives_path_line_and_text(client: Client, door: Door) -> None:
+    data = await answer(client, "vault_search", query="needle", path_filter="notes/**")
+    assert [(hit["path"], hit["line"], hit["text"]) for hit in data["results"]] == [
+        ("notes/Welcome.md", 3, "needle one"),
+        ("notes/Welcome.md", 4, "second needle"),
+        ("notes/broken.md", 4, "needle in a broken note"),
+        ("notes/deep/Grüße.md", 1, "needle drei"),
+    ]
+    assert (data["total"], data["truncated"]) == (4, False)
+    word = f"fresh{door}".replace("-", "")
+    assert (await answer(client, "vault_search", query=word))["results"] == []
+    await answer(client, "note_upsert", path=f"fresh/{door}.md", content=f"a\nb {word}")
+    (hit,) = (await answer(client, "vault_search", query=word))["results"]
+    assert (hit["path"], hit["line"], hit["text"]) == (f"fresh/{door}.md", 2, f"b {word}")
+
+
+@pytest.mark.requirement("tool.vault_search")
+async def test_no_match_is_an_empty_list(client: Client) -> None:
+    result = await client.call_tool("vault_search", {"query": "nothing has this"})
+    assert not result.is_error
+    data = payload(result)
+    assert (data["results"], data["total"], data["truncated"]) == ([], 0, False)
+
+
+@pytest.mark.requirement("tool.vault_search.bad_regex")
+@pytest.mark.parametrize(
+    ("query", "words"), [("a(b", "unclosed group"), ("[z-a]", "invalid"), ("*", "repetition")]
+)
+async def test_a_bad_regex_is_explained(
+    client: Client, vault: Path, query: str, words: str
+) -> None:
+    result = await client.call_tool("vault_search", {"query": query})
+    assert check_error(result, vault) == "invalid_request"
+    assert words in payload(result)["message"]
+
+
+OPTIONS = [
+    "-f/etc/passwd", "--pre=/bin/sh", "--", "-e", "--files", "-V", "--help", "-", "-uuu",
+    "--hostname-bin=/bin/sh",
+]  # fmt: skip
+
+
+@pytest.mark.requirement("tool.vault_search.no_options")
+async def test_a_query_never_becomes_an_option(client: Client, vault: Path) -> None:
+    """Each is searched for as the text that it is."""
+    note = vault / "options.md"
+    if not note.exists():
+        await answer(client, "note_upsert", path="options.md", content="\n".join(OPTIONS))
+    for query in OPTIONS:
+        data = await answer(client, "vault_search", query=query, path_filter="options.md")
+        expected = [line for line in OPTIONS if re.search(query, line, re.IGNORECASE)]
+        assert [hit["text"] for hit in data["results"]] == expected
+        everywhere = await answer(client, "vault_search", query=query, limit=500)
+        assert {hit["path"] for hit in everywhere["results"]} >= {"options.md"}
+        assert "root:" not in json.dumps(everywhere)
+
+
+@pytest.mark.requirement("tool.vault_search.no_options")
+async def test_a_path_filter_never_becomes_an_option(client: Client) -> None:
+    for pattern in OPTIONS:
+        data = await answer(client, "vault_search", query="needle", path_filter=pattern)
+        assert data["results"] == [], pattern
