@@ -97,7 +97,8 @@ def _stdio(_arguments: argparse.Namespace) -> int:
     from server.doors.stdio import serve_stdio  # noqa: PLC0415
 
     with open_app(settings) as app:
-        asyncio.run(serve_stdio(stdio_door(app)))
+        limit = 2 * settings.max_note_bytes + (1 << 20)
+        asyncio.run(serve_stdio(stdio_door(app), max_message_bytes=limit))
     return 0
 
 

@@ -241,6 +241,21 @@ async def test_a_note_is_read_whole_in_part_and_in_pages(client: Client) -> None
     assert len(pages) == -(-len(API) // 50)
 
 
+@pytest.mark.requirement("vault.unicode")
+async def test_a_name_stored_in_nfd_is_known_by_its_nfc_path(
+    client: Client, door: Door, vault: Path
+) -> None:
+    assert (await answer(client, "note_read", path="notes/Ängste.md"))["content"].startswith(
+        "decomposed"
+    )
+    await answer(client, "note_upsert", path="notes/ängste.md", content=str(door))
+    (hit,) = (await answer(client, "vault_search", query=f"^{door}$"))["results"]
+    assert hit["path"] == "notes/Ängste.md"
+    assert (
+        len([name for name in (vault / "notes").iterdir() if name.name.endswith("ngste.md")]) == 1
+    )
+
+
 @pytest.mark.requirement("tool.note_upsert.create")
 @pytest.mark.requirement("tool.note_upsert.append")
 async def test_upsert_creates_then_appends(client: Client, door: Door, vault: Path) -> None:

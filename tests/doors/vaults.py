@@ -1,6 +1,7 @@
 """The real catalog over a small vault, behind every door."""
 
 import sys
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,7 @@ def fill(folder: Path) -> None:
     (folder / "devlog/api.md").write_text(API)
     (folder / "notes/Welcome.md").write_text("# Welcome\n\nneedle one\nsecond needle\n")
     (folder / "notes/deep/Grüße.md").write_text("needle drei\n")
+    (folder / unicodedata.normalize("NFD", "notes/Ängste.md")).write_text("decomposed\n")
     (folder / "notes/broken.md").write_text("---\ntags: [a\n---\nneedle in a broken note\n")
     (folder / "binary.md").write_bytes(bytes(range(256)) * 8)
     (folder / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\0")

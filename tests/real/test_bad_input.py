@@ -477,6 +477,19 @@ def test_the_longest_answers_reach_a_client(server: Server, vault: Path) -> None
 
 
 @pytest.mark.requirement("catalog.bounded")
+def test_an_error_reaches_a_client_whatever_it_could_add(server: Server) -> None:
+    server.call("note_upsert", path="same.md", content="# same\n" * 30_000)
+
+    async def use() -> dict[str, Any]:
+        async with Client(f"http://127.0.0.1:{server.port}/mcp", mode="legacy") as client:
+            result = await client.call_tool("note_read", {"path": "same.md", "section": "same"})
+        assert result.structured_content is not None
+        return dict(result.structured_content)
+
+    refused(asyncio.run(use()), "ambiguous")
+
+
+@pytest.mark.requirement("catalog.bounded")
 @pytest.mark.requirement("catalog.paging")
 def test_pages_of_long_names_leave_nothing_out(server: Server, vault: Path) -> None:
     folder = "/".join([CJK * 79] * 3)

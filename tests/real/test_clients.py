@@ -22,6 +22,7 @@ from tests.doors.connect import Door, Running, Target, connected, running
 from tests.doors.test_typescript import CLIENTS, clients, talk  # noqa: F401 - a fixture
 from tests.doors.vaults import stdio_command
 from tests.doors.wire import INITIALIZE, JSON, META, call, request
+from tests.drive.processes import wait_for
 from tests.real.servers import Server
 
 CALLS: dict[str, dict[str, Any]] = {
@@ -255,6 +256,38 @@ def test_sigterm_ends_the_server_although_a_stream_is_open(vault: Path) -> None:
         server.process.kill()
         server.process.wait(20)
     assert "Traceback" not in server.log.read_text()
+
+
+METRICS = [
+    "vault_calls_total", "vault_call_seconds_count", "vault_scan_seconds_count", "vault_scans_total",
+    "vault_notes", "vault_index_bytes", "vault_mount_up", "vault_mount_state", "vault_mcp_sessions",
+    "vault_rg_runs_total", "vault_rg_seconds_count", "vault_writes_total",
+    "vault_write_conflicts_total", "vault_journal_entries",
+]  # fmt: skip
+
+
+@pytest.mark.requirement("ops.metrics")
+@pytest.mark.requirement("ops.log")
+def test_an_operator_sees_what_happens(vault: Path) -> None:
+    with Server(vault, vault.with_name("state"), LOG_FORMAT="json") as server:
+        server.call("note_upsert", path="a.md", content="x")
+        assert server.call("vault_search", query="a(")["code"] == "invalid_request"
+        said = server.get("/metrics")[1].decode()
+        assert [name for name in METRICS if f"\n{name}" not in said] == []
+        wait_for(lambda: server.metric("vault_notes") == 4, 20, "the next scan")
+        done = 'vault_calls_total{door="mcp",outcome="ok",tool="note_upsert"}'
+        assert server.metric(done) == 1
+        ready = json.loads(server.get("/readyz")[1])
+        assert (ready["ready"], ready["mount"]) == (True, "ok")
+    calls = [json.loads(line) for line in server.log.read_text().splitlines() if '"tool"' in line]
+    assert [(call["tool"], call["subject"], call["outcome"]) for call in calls] == [
+        ("note_upsert", "a.md", "ok"),
+        ("vault_search", "a(", "invalid_request"),
+    ]
+    for line in calls:
+        assert line["caller"] == "anyone"
+        assert line["decision"] == "allow"
+        assert line["ms"] > 0
 
 
 @pytest.mark.requirement("auth.token")

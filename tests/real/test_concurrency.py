@@ -131,3 +131,25 @@ def test_a_note_that_two_servers_create_at_once_is_created_once(tmp_path: Path) 
                 f"---\nby: {created.index(True)}\n---\n\nw{created.index(True)}\n"
             )
             assert sorted(text.split("---\n\n")[1].split("\n")) == [f"w{n}" for n in range(8)]
+
+
+@pytest.mark.requirement("index.external_edits")
+def test_what_others_do_is_seen_by_the_next_scan(tmp_path: Path) -> None:
+    """Edited, created, moved and deleted by another program while the server runs."""
+    vault = tmp_path / "vault"
+    vault.mkdir()
+    for name in ("edited", "moved", "deleted"):
+        (vault / f"{name}.md").write_text(f"before {name}\n")
+    with Server(vault, tmp_path / "state") as server:
+
+        def paths(query: str) -> list[str]:
+            return [hit["path"] for hit in server.call("vault_search", query=query)["results"]]
+
+        assert paths("^before") == ["deleted.md", "edited.md", "moved.md"]
+        (vault / "edited.md").write_text("after\n")
+        (vault / "created.md").write_text("after\n")
+        (vault / "moved.md").rename(vault / "elsewhere.md")
+        (vault / "deleted.md").unlink()
+        assert server.call("note_read", path="edited.md")["content"] == "after\n", "a read looks"
+        wait_for(lambda: paths("^before") == ["elsewhere.md"], 20, "the scan")
+        assert paths("^after") == ["created.md", "edited.md"]
