@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.measure import ALL, INTERVAL, Bed
+from bench.measure import ALL, Bed
 from bench.points import Point, save, table
 from bench.server import Server, Unmeasured
 from bench.vault import make_vault
@@ -24,7 +24,7 @@ def main() -> int:
     gaps: list[str] = []
     with _bed(arguments.notes) as bed:
         size = bed.vault.bytes / 2**20
-        print(f"{arguments.notes:,} notes, {size:.1f} MB, SCAN_INTERVAL={INTERVAL:g}", flush=True)
+        print(f"{arguments.notes:,} notes, {size:.1f} MB", flush=True)
         for measure in ALL:
             try:
                 points += measure(bed)
@@ -44,7 +44,7 @@ def _bed(notes: int) -> Iterator[Bed]:
     with tempfile.TemporaryDirectory(prefix="vault-bench-") as name:
         folder = Path(name)
         vault = make_vault(folder / "vault", notes)
-        server = Server(vault.folder, folder / "state", INTERVAL)
+        server = Server(vault.folder, folder / "state")
         try:
             yield Bed(vault, server, find_rg(), random.Random(1))
         finally:

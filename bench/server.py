@@ -32,7 +32,7 @@ class Start:
 class Server:
     """The child process; `client` speaks to it."""
 
-    def __init__(self, vault: Path, state: Path, interval: float) -> None:
+    def __init__(self, vault: Path, state: Path) -> None:
         self.state = state
         self.port = _free_port()
         self.client = Client(self.port)
@@ -42,16 +42,15 @@ class Server:
             "VAULT_PATH": str(vault),
             "STATE_DIR": str(state),
             "PORT": str(self.port),
-            "SCAN_INTERVAL": str(interval),
         }
 
-    def start(self) -> Start:
-        """Start it and wait until it is ready."""
+    def start(self, **settings: str) -> Start:
+        """Start it with these settings beside the defaults, and wait until it is ready."""
         born = time.perf_counter()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "server", "serve"],
-                env=self._environ,
+                env=self._environ | settings,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -104,6 +104,7 @@ class NoteReadManyInput(Input):
 class NoteReadManyOutput(Output):
     notes: list[NoteReadOutput]
     missing: list[str]
+    failed: list[dict[str, str]] | None = None
     left_out: list[str] | None = None
     total: int
     truncated: bool
@@ -118,9 +119,10 @@ async def _note_read_many(
     return NoteReadManyOutput(
         notes=[_read_output(view) for view in found.notes],
         missing=list(found.missing),
+        failed=[dict(one) for one in found.failed] or None,
         left_out=list(found.left_out) or None,
         total=found.total,
-        truncated=found.total > len(found.notes) + len(found.missing),
+        truncated=found.total > len(found.notes) + len(found.missing) + len(found.failed),
     )
 
 

@@ -7,10 +7,14 @@ import apsw
 from server.index.facts import Facts
 from server.index.links import Resolver
 from server.index.schema import DETAILS
+from server.index.values import comparable, created
 
 _INSERTS = {
     "tags": "INSERT INTO tags(note, tag_lc, tag, direct) VALUES(?,?,?,?)",
-    "props": "INSERT INTO props(note, n, key_lc, key, listed, type, value) VALUES(?,?,?,?,?,?,?)",
+    "props": (
+        "INSERT INTO props(note, n, key_lc, key, listed, type, value, folded, number, moment) "
+        f"VALUES({', '.join('?' * 10)})"
+    ),
     "aliases": "INSERT INTO aliases(note, n, alias_lc, alias) VALUES(?,?,?,?)",
     "headings": "INSERT INTO headings(note, n, level, text, line, start) VALUES(?,?,?,?,?,?)",
     "blocks": "INSERT INTO blocks(note, n, block, line, start) VALUES(?,?,?,?,?)",
@@ -21,6 +25,7 @@ _LINK = (
     f"VALUES({', '.join('?' * 12)})"
 )
 _FTS = "INSERT INTO fts(rowid, title, aliases, headings, tags, body) VALUES(?,?,?,?,?,?)"
+_CREATED = "UPDATE notes SET created_ns=? WHERE id=?"
 _CLEAR = (
     *(f"DELETE FROM {table} WHERE note=?" for table in DETAILS),  # noqa: S608 - our own names
     "DELETE FROM links WHERE src=?",
@@ -32,7 +37,11 @@ def insert_content(db: apsw.Connection, notes: Sequence[tuple[int, str, Facts]])
     """Store what the notes (id, path, facts) say; their rows in `notes` are there already."""
     for table, statement in _INSERTS.items():
         rows = [(note, *row) for note, _, facts in notes for row in getattr(facts, table)]
+        if table == "props":
+            rows = [(*row, *comparable(*row[-2:])) for row in rows]
         db.executemany(statement, rows)
+    dated = [(when, note) for note, _, facts in notes if (when := created(facts.props)) is not None]
+    db.executemany(_CREATED, dated)
     db.executemany(_FTS, [(note, *facts.text) for note, _, facts in notes if facts.text])
     resolver = Resolver(db)
     links = [

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -36,7 +37,7 @@ class Reading:
         self._mirror = mirror
         self._segment = 0
         self._begin = self._end = 0
-        self._rows: list[tuple[str, int, int]] = []
+        self._rows: list[tuple[Any, ...]] = []
         self._starts: list[int] = []
         self._ahead = 1
 
@@ -54,8 +55,7 @@ class Reading:
         """Learn who owns the bytes from `offset` on: far ahead while the questions come densely."""
         near = segment == self._segment and offset - self._end <= self._end - self._begin
         self._ahead = min(2 * self._ahead, _MOST) if near else max(self._ahead // 2, 1)
-        rows = select(self._db, _OWNERS, segment, offset, self._ahead)
-        self._rows = [(path, start, length) for path, start, length in rows]
+        self._rows = rows = select(self._db, _OWNERS, segment, offset, self._ahead)
         self._starts = [start for _, start, _ in rows]
         self._segment = segment
         self._begin = min([offset, *self._starts[:1]])

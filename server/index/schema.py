@@ -4,12 +4,16 @@ One row of `notes` stands for any file or folder, so that links and listings spe
 FTS table is contentless: its rowid is the note's id and the text itself is in the mirror.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-VERSION = 1
+from server.index.tallies import TALLIES
+
+VERSION = 3
 
 TABLES = """
 CREATE TABLE folders(id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE);
@@ -18,10 +22,13 @@ CREATE TABLE notes(
     name_lc TEXT, folder_id INTEGER NOT NULL, kind TEXT NOT NULL, size INTEGER NOT NULL,
     mtime_ns INTEGER NOT NULL, etag TEXT, md5 TEXT, title TEXT, words INTEGER NOT NULL DEFAULT 0,
     warning TEXT, racy INTEGER NOT NULL DEFAULT 0, indexed_at_ns INTEGER NOT NULL,
-    segment INTEGER, offset INTEGER, length INTEGER);
+    segment INTEGER, offset INTEGER, length INTEGER, created_ns INTEGER);
 CREATE INDEX notes_key ON notes(key);
 CREATE INDEX notes_name ON notes(name_lc);
 CREATE INDEX notes_folder ON notes(folder_id);
+CREATE INDEX notes_modified ON notes(mtime_ns) WHERE kind='note';
+CREATE INDEX notes_created ON notes(coalesce(created_ns, mtime_ns)) WHERE kind='note';
+CREATE INDEX notes_title ON notes(title COLLATE NOCASE) WHERE kind='note';
 CREATE INDEX notes_segment ON notes(segment, offset, length) WHERE segment IS NOT NULL;
 CREATE TABLE links(
     src INTEGER, n INTEGER, dst INTEGER, kind TEXT, embed INTEGER, target TEXT, name_lc TEXT,
@@ -29,13 +36,17 @@ CREATE TABLE links(
     PRIMARY KEY(src, n)) WITHOUT ROWID;
 CREATE INDEX links_dst ON links(dst) WHERE dst IS NOT NULL;
 CREATE INDEX links_name ON links(name_lc) WHERE name_lc IS NOT NULL;
+CREATE INDEX links_open ON links(name_lc) WHERE dst IS NULL AND name_lc IS NOT NULL;
 CREATE TABLE tags(
     tag_lc TEXT, note INTEGER, tag TEXT, direct INTEGER, PRIMARY KEY(tag_lc, note)) WITHOUT ROWID;
 CREATE INDEX tags_note ON tags(note);
 CREATE TABLE props(
     note INTEGER, n INTEGER, key_lc TEXT, key TEXT, listed INTEGER, type TEXT, value,
-    PRIMARY KEY(note, n)) WITHOUT ROWID;
+    folded TEXT, number REAL, moment REAL, PRIMARY KEY(note, n)) WITHOUT ROWID;
 CREATE INDEX props_key ON props(key_lc, type, value);
+CREATE INDEX props_folded ON props(key_lc, folded);
+CREATE INDEX props_number ON props(key_lc, number) WHERE number IS NOT NULL;
+CREATE INDEX props_moment ON props(key_lc, moment) WHERE moment IS NOT NULL;
 CREATE TABLE aliases(
     note INTEGER, n INTEGER, alias_lc TEXT, alias TEXT, PRIMARY KEY(note, n)) WITHOUT ROWID;
 CREATE INDEX aliases_alias ON aliases(alias_lc);
@@ -50,6 +61,13 @@ CREATE TABLE tasks(
     PRIMARY KEY(note, n)) WITHOUT ROWID;
 CREATE TABLE changes(
     seq INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER, kind TEXT, path TEXT, old_path TEXT);
+CREATE INDEX changes_at ON changes(at_ns);
+CREATE TABLE revision(n INTEGER NOT NULL);
+INSERT INTO revision VALUES(0);
+CREATE TRIGGER notes_come AFTER INSERT ON notes BEGIN UPDATE revision SET n=n+1; END;
+CREATE TRIGGER notes_go AFTER DELETE ON notes BEGIN UPDATE revision SET n=n+1; END;
+CREATE TRIGGER notes_change AFTER UPDATE OF path, folder_id, kind, mtime_ns, created_ns ON notes
+    BEGIN UPDATE revision SET n=n+1; END;
 CREATE VIRTUAL TABLE fts USING fts5(
     title, aliases, headings, tags, body,
     content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 2');
@@ -72,7 +90,7 @@ def connect_writer(file: Path) -> apsw.Connection:
         db.execute("PRAGMA wal_autocheckpoint=0; PRAGMA journal_size_limit=67108864;" + _PRAGMAS)
         if _is_empty(db):
             with db:
-                db.execute(TABLES)
+                db.execute(TABLES + TALLIES)
                 db.execute(f"PRAGMA user_version={VERSION}")
         db.execute("SELECT max(id) FROM notes").fetchall()
         db.execute("SELECT count(*) FROM fts WHERE fts MATCH 'probe'").fetchall()
@@ -93,6 +111,13 @@ def connect_reader(file: Path) -> apsw.Connection:
 def select(db: apsw.Connection, statement: str, *bindings: Any) -> list[tuple[Any, ...]]:
     """All rows of a query."""
     return db.execute(statement, bindings).fetchall()
+
+
+@contextmanager
+def at_once(db: apsw.Connection) -> Iterator[None]:
+    """All reads inside the block see the database as it was at the first of them."""
+    with db:
+        yield
 
 
 def version(db: apsw.Connection) -> int:

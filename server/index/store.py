@@ -16,11 +16,14 @@ import apsw
 from server.errors import Unavailable
 from server.index.compaction import Compaction
 from server.index.facts import derive
+from server.index.finds import Finds
+from server.index.graph import Graph
 from server.index.mirror import SEGMENT_BYTES, Mirror
 from server.index.reads import Reads
 from server.index.rows import Counts, Document, LinkRow, Located, Row, SnapshotRow
 from server.index.schema import VERSION, connect_writer, version
 from server.index.transaction import Transaction
+from server.index.vocabulary import Vocabulary
 from server.models import Entry, FileStat, etag_of
 from server.telemetry import log
 
@@ -32,7 +35,7 @@ _WAL_PAGES = 8192
 _UNSOUND = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.SQLError)
 
 
-class Index(Reads):
+class Index(Finds, Graph, Vocabulary, Reads):
     """Reads from any thread; writes one at a time, each a transaction."""
 
     def __init__(
@@ -71,6 +74,19 @@ class Index(Reads):
         mirror = Mirror(folder / "mirror", last, segment_bytes)
         Compaction(db, mirror).reconcile()
         return cls(file, db, mirror, clock)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether a whole scan was ever stored: an index in the making must not pass for the vault."""
+        return self._complete.exists()
+
+    def set_complete(self) -> None:
+        """A whole scan is stored."""
+        self._complete.touch(mode=0o600)
+
+    @property
+    def _complete(self) -> Path:
+        return self._file.with_name("complete")
 
     def close(self) -> None:
         """End it: the database is checkpointed when its last connection closes."""
@@ -184,6 +200,6 @@ def _mark(file: Path) -> Path:
 
 def _discard(folder: Path, reason: str) -> None:
     log(logging.WARNING, "the index is built anew", reason=reason)
-    for name in ("index.db", "index.db-wal", "index.db-shm", "damaged"):
+    for name in ("index.db", "index.db-wal", "index.db-shm", "damaged", "complete"):
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / "mirror", ignore_errors=True)

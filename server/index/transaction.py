@@ -32,6 +32,7 @@ _RENAME = (
     "WHERE id=?"
 )
 _TOUCH = "UPDATE notes SET size=?, mtime_ns=?, racy=?, disk=coalesce(?, disk) WHERE path=?"
+_SEEN = "UPDATE notes SET indexed_at_ns=? WHERE path=?"
 _CHANGE = "INSERT INTO changes(at_ns, kind, path, old_path) VALUES(?,?,?,?)"
 _FORGET = "DELETE FROM changes WHERE seq <= (SELECT max(seq) FROM changes) - ?"
 
@@ -140,6 +141,7 @@ class Transaction:
             return None
         if known and known.etag == etag and self._text(known) is not None:
             self.touch(item.path, item.stat, item.racy, item.disk)
+            self._db.execute(_SEEN, (self._seen(item), item.path))
             return None
         found = facts.get(item.path) or derive(item.path, item.data, self._max_bytes)
         return _Fresh(item, known, etag, found)
@@ -151,8 +153,20 @@ class Transaction:
         known = new.known.etag if new.known else ""
         self._record(row, new.known, changed=known not in (None, new.etag))
         md5 = hashlib.md5(item.data, usedforsecurity=False).hexdigest()
-        content = (new.etag, md5, facts.title, facts.words, facts.warning, item.racy, self._now)
+        content = (
+            new.etag,
+            md5,
+            facts.title,
+            facts.words,
+            facts.warning,
+            item.racy,
+            self._seen(item),
+        )
         return (*row, *content, *((*place, len(item.data)) if place else (None, None, None)))
+
+    def _seen(self, item: Document) -> int:
+        """When the content was in the vault: of two looks the later one counts, whoever stores first."""
+        return self._now if item.looked_ns is None else item.looked_ns
 
     def _file(
         self, path: str, disk: str, kind: Kind, stat: FileStat, known: Row | None

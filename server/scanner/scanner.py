@@ -16,7 +16,7 @@ from server.index.rows import Document
 from server.index.store import Index
 from server.models import Entry, FileStat, NotePath, etag_of
 from server.scanner.diff import Known, diff, is_racy
-from server.scanner.walk import walk
+from server.scanner.walk import Walk, walk
 from server.telemetry import Telemetry, log
 from server.vault.vault import Found, Vault
 from server.workers import Workers
@@ -82,7 +82,7 @@ class Scanner:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._held_since: float | None = None
-        self.progress = Progress(first_done=index.counts().notes > 0)
+        self.progress = Progress(first_done=index.is_complete)
         telemetry.scan_progress.set(1)
 
     def run(self, stopping: threading.Event) -> None:
@@ -98,7 +98,9 @@ class Scanner:
             longest = self._interval * (4 if self._is_remote() else 1)
             pause = min(pause * 1.5, longest) if quiet else self._interval
             spent = time.monotonic() - started
-            self._wake.wait(max(pause, spent) if report is not None else min(2.0, self._interval))
+            # An edit that a scan just missed must be stored by the next one within the interval.
+            quickly = max(pause - 2 * spent, spent)
+            self._wake.wait(quickly if report is not None else min(2.0, self._interval))
             self._wake.clear()
 
     def wake(self) -> None:
@@ -127,30 +129,31 @@ class Scanner:
             # which costs a second look, but never removed.
             known = self._index.snapshot()
             self._set(phase="walking", done=0, total=0)
-            entries = walk(self._vault, self._workers, self._timeout)
+            seen = walk(self._vault, self._workers, self._timeout)
             if (
                 self._vault.guard.probe().state != "ok"
                 or self._vault.guard.pin().generation != generation
             ):
                 raise NotFound("The mount changed during the scan.")
-            report = self._apply(entries, known, started_ns)
+            report = self._apply(seen, known, started_ns)
             self._finished(
                 report,
                 time.perf_counter() - started,
-                has_notes=any(e.kind == "note" for e in entries),
+                has_notes=any(e.kind == "note" for e in seen.entries),
             )
             return report
 
-    def _apply(self, entries: Sequence[Entry], known: Sequence[Known], started_ns: int) -> Report:
-        changes = diff(entries, known)
+    def _apply(self, seen: Walk, known: Sequence[Known], started_ns: int) -> Report:
+        changes = diff(seen.entries, known)
+        vanished = [row for row in changes.removed if not seen.hides(row.path)]
         report = Report()
         known_paths = {row.path: row for row in known}
         others = [e for e in (*changes.added, *changes.modified) if e.kind != "note"]
         if others:
             self._index.put_files(others)
         notes = [e for e in (*changes.modified, *changes.added) if e.kind == "note"]
-        gone = {row.path: row for row in changes.removed}
-        moved_from = {row.etag: row for row in changes.removed if row.kind == "note" and row.etag}
+        gone = {row.path: row for row in vanished}
+        moved_from = {row.etag: row for row in vanished if row.kind == "note" and row.etag}
         self._set(phase="reading", done=0, total=len(notes))
         for start in range(0, len(notes), _BATCH):
             if self._stopping.is_set():
@@ -252,6 +255,7 @@ class Scanner:
 
     def _finished(self, report: Report, seconds: float, *, has_notes: bool) -> None:
         self._vault.guard.remember(populated=has_notes)
+        self._index.set_complete()
         self._telemetry.scans.labels("ok").inc()
         self._telemetry.scan_seconds.observe(seconds)
         self._telemetry.scan_last.set(self._now())

@@ -1,31 +1,59 @@
 """A complete walk of the vault: every visible file and folder, or an error, never a part."""
 
+import logging
+from dataclasses import dataclass
+
 from server.errors import NotFound
-from server.models import Entry
+from server.models import Entry, FileStat
+from server.telemetry import log
+from server.vault.files import Denied
 from server.vault.vault import Vault
 from server.workers import Workers
 
 
-def walk(vault: Vault, workers: Workers, timeout: float) -> list[Entry]:
-    """List the whole vault, folders of one depth side by side; sorted by path.
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What was seen, sorted by path, and the folders that the system lets nobody list."""
 
-    Raises whatever a folder raises, except that a folder which vanished meanwhile is skipped: a walk
-    that fails silently would report every unseen note as deleted.
+    entries: list[Entry]
+    closed: tuple[str, ...] = ()
+
+    def hides(self, path: str) -> bool:
+        """Whether a path lies in a closed folder: then nobody knows what became of it."""
+        return path.startswith(tuple(f"{folder}/" for folder in self.closed))
+
+
+def walk(vault: Vault, workers: Workers, timeout: float) -> Walk:
+    """List the whole vault, folders of one depth side by side.
+
+    Raises whatever a folder raises, except that a folder which vanished meanwhile is skipped and one
+    that is closed to us is named: a walk that fails silently would report every unseen note as
+    deleted.
     """
     found: list[Entry] = []
-    level = [""]
+    closed: list[str] = []
+    level = [Entry("", "", "folder", FileStat(0, 0))]
     while level:
-        listed = workers.map(timeout, lambda disk: _list(vault, disk), level)
-        entries = [entry for folder in listed for entry in folder]
+        listed = workers.map(timeout, lambda folder: _list(vault, folder.disk), level)
+        for folder, entries in zip(level, listed, strict=True):
+            if entries is None:
+                closed.append(folder.path)
+        entries = [entry for inside in listed if inside is not None for entry in inside]
         found += entries
-        level = [entry.disk for entry in entries if entry.kind == "folder"]
-    return sorted(found, key=lambda entry: (entry.path, entry.disk))
+        level = [entry for entry in entries if entry.kind == "folder"]
+    if closed:
+        log(logging.WARNING, "folders that can't be listed", folders=", ".join(sorted(closed)[:5]))
+    return Walk(sorted(found, key=lambda entry: (entry.path, entry.disk)), tuple(closed))
 
 
-def _list(vault: Vault, disk: str) -> list[Entry]:
+def _list(vault: Vault, disk: str) -> list[Entry] | None:
     try:
         return vault.list_folder(disk)
     except NotFound:
         if not disk:
             raise
         return []
+    except Denied:
+        if not disk:
+            raise
+        return None

@@ -5,8 +5,9 @@ Never touches the mount: what was last seen of the vault answers, and says how f
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 
 from server.access import Access
 from server.errors import NotFound, VaultError
@@ -24,9 +25,10 @@ from server.vault.obsidian import ObsidianLinks
 from server.vault.paths import parse_folder
 from server.workers import Deadline, Workers
 
-COUNT_CAP = 5_000
+COUNT_CAP = 2_000
 """Matches counted before a search stops: an agent that gets this many must ask more precisely."""
 _PIPE_NOTES, _PIPE_BYTES = 2_000, 8 << 20
+_STRAYS = 4_000
 LINE_CHARS = 300
 _FIELDS = "kind attachment size 9999999999 modified 2026-01-01T00:00:00Z" + 6 * '""'
 """As long as the rest of a listed file is."""
@@ -65,13 +67,12 @@ class Listing:
     freshness: Freshness
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    path: str
-    start: int
-    """Byte offset of the line in its note."""
-    text: bytes
-    span: tuple[int, int]
+_Line = tuple[str, int, Hit]
+"""A matching line: its note, its byte offset there, the hit. Thousands are made and sorted."""
+
+
+class _Astray(Exception):
+    """Too many hits were of notes that were not asked for."""
 
 
 class Finding:
@@ -164,13 +165,20 @@ class Finding:
         allowed = sees if matches is None else lambda path: sees(path) and matches(path)
 
         def run() -> Matches:
-            few = self._few(allowed) if matches is not None else None
-            if few is not None:
-                found = self._grep_texts(query, few, case)
-                return self._page(found, few.__getitem__, context, limit, offset)
+            # A filter is cheapest to apply to hits; only when most are in vain, to notes.
+            if matches is not None:
+                with suppress(_Astray):
+                    return whole(_STRAYS)
+                few = self._few(allowed)
+                if few is not None:
+                    found = self._grep_texts(query, few, case)
+                    return self._page(found, few.__getitem__, context, limit, offset)
+            return whole(None)
+
+        def whole(strays: int | None) -> Matches:
             with self._index.reading() as look:
                 places: dict[str, tuple[int, Located]] = {}
-                found = self._grep_segments(query, look, places, allowed, case)
+                found = self._grep_segments(query, look, places, allowed, case, strays)
                 # Still inside: the text must be the one that was searched, or line numbers lie.
                 return self._page(
                     found, lambda path: look.text(*places[path]) or b"", context, limit, offset
@@ -185,26 +193,40 @@ class Finding:
         places: dict[str, tuple[int, Located]],
         allowed: Callable[[str], bool],
         case: Case,
+        strays: int | None,
     ) -> list[_Line]:
-        """Search the whole mirror; `places` learns where each matching note's text is."""
+        """Search the whole mirror; `places` learns where each matching note's text is.
+
+        Raises `_Astray` after more than `strays` hits in notes that are not allowed.
+        """
         found: list[_Line] = []
-        verdicts: dict[str, bool] = {}
+        numbers = [number for number, _ in look.segments]
+        denied: set[str] = set()
+        astray = 0
 
         def on_hit(hit: Hit) -> bool:
-            segment = look.segments[hit.file][0]
+            nonlocal astray
+            segment = numbers[hit.file]
             note = look.locate(segment, hit.offset)
             if note is None:
                 return True
-            if note.path not in verdicts:
-                verdicts[note.path] = allowed(note.path)
-                places[note.path] = (segment, note)
-            if verdicts[note.path]:
-                found.append(_Line(note.path, hit.offset - note.start, hit.text, _span(hit)))
-            return len(found) <= COUNT_CAP
+            path = note.path
+            if path not in places and path not in denied:
+                if allowed(path):
+                    places[path] = (segment, note)
+                else:
+                    denied.add(path)
+            if path in places:
+                found.append((path, hit.offset - note.start, hit))
+                return len(found) <= COUNT_CAP
+            astray += 1
+            return strays is None or astray <= strays
 
         files = [file for _, file in look.segments]
         with self._counted():
             self._ripgrep.search(query, files, case=case, timeout=self._timeout, on_hit=on_hit)
+        if strays is not None and astray > strays:
+            raise _Astray
         return found
 
     def _few(self, allowed: Callable[[str], bool]) -> dict[str, bytes] | None:
@@ -235,7 +257,7 @@ class Finding:
             at = bisect_right(starts, hit.offset) - 1
             path = paths[at]
             if hit.offset - starts[at] < len(texts[path]):
-                found.append(_Line(path, hit.offset - starts[at], hit.text, _span(hit)))
+                found.append((path, hit.offset - starts[at], hit))
             return len(found) <= COUNT_CAP
 
         joined = b"".join(data + b"\n" for data in texts.values())
@@ -268,19 +290,20 @@ class Finding:
     ) -> Matches:
         capped = len(found) > COUNT_CAP
         del found[COUNT_CAP:]
-        found.sort(key=lambda line: (line.path, line.start))
+        # Within a note they came in order already.
+        found.sort(key=itemgetter(0))
         page = found[offset : offset + limit]
         matches: list[Match] = []
         data, room = b"", ROOM
-        for line in page:
-            first = not matches or matches[-1].path != line.path
+        for path, start, hit in page:
+            first = not matches or matches[-1].path != path
             if first:
-                data = text_of(line.path)
-            number = data.count(b"\n", 0, line.start) + 1
+                data = text_of(path)
+            number = data.count(b"\n", 0, start) + 1
             before, after = _around(data, number, context) if context else (None, None)
             match = Match(
-                line.path, number, clip(line.text, line.span), before, after,
-                self._obsidian().url(line.path) if first else None,
+                path, number, clip(hit.text, _span(hit)), before, after,
+                self._obsidian().url(path) if first else None,
             )  # fmt: skip
             room -= weight(asdict(match))
             if room < 0:

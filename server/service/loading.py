@@ -132,7 +132,7 @@ class Loader:
                 written.content.data,
                 stat,
                 racy=True,
-                looked_ns=time.time_ns(),
+                looked_ns=written.at_ns,
             )
         )
 

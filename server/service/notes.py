@@ -17,9 +17,9 @@ from server.service.freshness import iso_ns
 from server.service.globs import matcher
 from server.service.loading import Loaded, Loader
 from server.service.metadata import metadata
-from server.service.room import ROOM, cut, weight
+from server.service.room import ROOM, cut, short, weight
 from server.vault.obsidian import ObsidianLinks
-from server.vault.paths import parse_note_path, parse_path
+from server.vault.paths import check_new_name, parse_note_path, parse_path
 from server.vault.vault import Change, Vault, Written
 from server.workers import Deadline, Workers
 
@@ -53,10 +53,11 @@ class NoteView:
 
 @dataclass(frozen=True, slots=True)
 class NoteViews:
-    """Several notes. `left_out` are those that had no room; `total` is how many were meant."""
+    """Several notes. `failed` can't be read, `left_out` had no room; `total` is how many were meant."""
 
     notes: Sequence[NoteView]
     missing: Sequence[str]
+    failed: Sequence[Mapping[str, str]]
     left_out: Sequence[str]
     total: int
 
@@ -153,18 +154,23 @@ class Notes:
         room = ROOM - weight(asked)
         notes: list[NoteView] = []
         missing: list[str] = []
+        failed: list[dict[str, str]] = []
         for number, path in enumerate(asked):
-            view = await self.read(
-                caller, path, max_chars=max_chars_each, include_metadata=include_metadata
-            )
+            try:
+                view = await self.read(
+                    caller, path, max_chars=max_chars_each, include_metadata=include_metadata
+                )
+            except (InvalidRequest, TooLarge) as error:
+                failed.append({"path": path, "code": error.code, "message": short(error.message)})
+                continue
             if not view.exists:
                 missing.append(view.path)
                 continue
             room -= weight(asdict(view))
             if room < 0 and notes:
-                return NoteViews(notes, missing, asked[number:], total)
+                return NoteViews(notes, missing, failed, asked[number:], total)
             notes.append(view)
-        return NoteViews(notes, missing, [], total)
+        return NoteViews(notes, missing, failed, [], total)
 
     async def look(self, caller: Caller, raw_path: str, shape: Callable[[Seen], T]) -> T:
         """What `shape` makes of a note; where it runs, it holds nobody up. Raises `NotFound`."""
@@ -205,9 +211,14 @@ class Notes:
         def change(current: Content | None) -> bytes:
             if current is not None:
                 return current.data + b"\n" + body
-            parse_note_path(raw_path, creating=True)
+            self._check_new(path)
             return _head(frontmatter) + body if frontmatter else body
 
+        return await self._write(path, change)
+
+    async def edit(self, caller: Caller, path: NotePath, change: Change) -> NoteWritten:
+        """Write what `change` makes of a note's content; it may raise to leave it alone."""
+        self._access.require(caller, "write", path)
         return await self._write(path, change)
 
     async def _write(self, path: NotePath, change: Change) -> NoteWritten:
@@ -224,6 +235,13 @@ class Notes:
             written.path, written.created, written.content.etag, len(written.content.data), written.uploaded,
             self.url(written.path),
         )  # fmt: skip
+
+    def _check_new(self, path: NotePath) -> None:
+        """Refuse names that Obsidian can't link to; folders that are there already may have them."""
+        parts = path.split("/")
+        for depth in range(1, len(parts) + 1):
+            if depth == len(parts) or not self._index.match("/".join(parts[:depth])):
+                check_new_name(parts[depth - 1])
 
     def url(self, path: str) -> str | None:
         """The obsidian:// link of a path, when the Obsidian vault is known."""

@@ -57,6 +57,10 @@ class OutcomeOpen(VaultGone):
         )
 
 
+class Denied(Unavailable):
+    """The system's permissions forbid it; the rest of the vault may be fine."""
+
+
 class Unreadable(Unavailable):
     """One file can't be read for now; rclone says so while it changes on the remote."""
 
@@ -100,7 +104,7 @@ def translate(error: OSError, what: str = "The vault") -> VaultError:  # noqa: P
     if code == errno.ENOENT:
         return NotFound(f"{what} is not there.", "List the folder to see what is.")
     if code in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return Unavailable(
+        return Denied(
             f"{what} can't be written or read: the system denies it.",
             "The owner must fix the permissions of the vault folder.",
         )

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 
 RCLONE = "fuse.rclone"
 
@@ -23,8 +24,14 @@ class MountPoint:
 
 def mount_of(path: str, mountinfo: str | None = None) -> MountPoint | None:
     """The mount that holds `path` (absolute, real), or None where /proc isn't there."""
+    return _holding(path, mountinfo if mountinfo is not None else _read_mountinfo())
+
+
+@lru_cache(maxsize=4)
+def _holding(path: str, mountinfo: str) -> MountPoint | None:
+    """Cached, because every access to the vault asks and the table hardly ever changes."""
     best: MountPoint | None = None
-    for mount in _parse(mountinfo if mountinfo is not None else _read_mountinfo()):
+    for mount in _parse(mountinfo):
         inside = path == mount.path or path.startswith(mount.path.rstrip("/") + "/")
         # Of mounts stacked on one point, the last line is the one in sight.
         if inside and (best is None or len(mount.path) >= len(best.path)):

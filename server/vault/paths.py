@@ -89,10 +89,11 @@ def _check_name(name: str, creating: bool) -> None:
             f"A name in the path is longer than {MAX_NAME_BYTES} bytes.", "Shorten it."
         )
     if creating:
-        _check_new_name(name)
+        check_new_name(name)
 
 
-def _check_new_name(name: str) -> None:
+def check_new_name(name: str) -> None:
+    """Refuse a name for a new file or folder that Obsidian or another system can't live with."""
     bad = sorted({char for char in name if char in UNLINKABLE})
     if bad:
         raise InvalidPath(

@@ -51,6 +51,8 @@ class Written:
     content: Content
     protocol: str
     uploaded: bool
+    at_ns: int
+    """When it was made, taken while no other writer could follow."""
 
 
 class Vault:
@@ -204,6 +206,7 @@ class Vault:
             Content(what.data, stat),
             writer.name,
             writer.on_remote,
+            time.time_ns(),
         )
 
     def _close(self, record: Record) -> None:

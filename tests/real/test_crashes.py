@@ -76,7 +76,7 @@ def test_kill_9_of_the_server_in_mid_write(tmp_path: Path) -> None:
         wait_for(
             lambda: (
                 server.call("vault_search", query="^round ", limit=1)["total"]
-                == min(len(written), 5000)
+                == min(len(written), 2000)
             ),
             20,
         )

@@ -95,7 +95,7 @@ def test_what_was_read_before_the_index_learned_better_is_not_stored(tmp_path: P
     assert text_of(index, "a.md") == b"newer"
     index.put([replace(late, looked_ns=101)])
     assert text_of(index, "a.md") == b"older"
-    index.remove(["a.md"], before_ns=100)
+    index.remove(["a.md"], before_ns=101)
     assert index.get("a.md") is None
     index.close()
 

@@ -7,6 +7,7 @@ import pytest
 
 from server.errors import Timeout, Unavailable
 from server.scanner.walk import walk
+from server.vault.files import Denied
 from server.workers import Workers
 
 from .scene import Scene
@@ -21,7 +22,7 @@ def test_everything_visible_is_found_in_order(scene: Scene, workers: Workers) ->
     for path in ("b.md", "a/z.md", "a/b/c/deep.md", "a.md", "a/pic.PNG", "A.MD", "a0.md"):
         scene.write(path)
     (scene.folder / "empty").mkdir()
-    found = walk(scene.vault, workers, 10)
+    found = walk(scene.vault, workers, 10).entries
     assert [entry.path for entry in found] == sorted(entry.path for entry in found)
     assert {entry.path: entry.kind for entry in found} == {
         "A.MD": "note", "a": "folder", "a.md": "note", "a/b": "folder", "a/b/c": "folder",
@@ -35,7 +36,7 @@ def test_hidden_things_are_not_entered(scene: Scene, workers: Workers) -> None:
         scene.write(path)
     listed: list[str] = []
     scene.vault.on_list = listed.append
-    assert [entry.path for entry in walk(scene.vault, workers, 10)] == ["seen.md", "sub"]
+    assert [entry.path for entry in walk(scene.vault, workers, 10).entries] == ["seen.md", "sub"]
     assert sorted(listed) == ["", "sub"]
 
 
@@ -46,7 +47,7 @@ def test_linked_folders_are_not_followed_and_a_cycle_ends(scene: Scene, workers:
     (scene.folder / "link.md").symlink_to("sub/a.md")
     (scene.folder / "passwd.md").symlink_to("/etc/passwd")
     (scene.folder / "broken.md").symlink_to("nowhere.md")
-    assert [entry.path for entry in walk(scene.vault, workers, 10)] == [
+    assert [entry.path for entry in walk(scene.vault, workers, 10).entries] == [
         "link.md",
         "sub",
         "sub/a.md",
@@ -58,7 +59,7 @@ def test_a_folder_stored_in_nfd_is_entered_by_its_own_spelling(
 ) -> None:
     nfd = unicodedata.normalize("NFD", "Café")
     scene.write(f"{nfd}/é.md")
-    found = walk(scene.vault, workers, 10)
+    found = walk(scene.vault, workers, 10).entries
     assert [(entry.path, entry.disk) for entry in found] == [
         ("Café", nfd),
         ("Café/é.md", f"{nfd}/é.md"),
@@ -71,7 +72,7 @@ def test_twins_that_differ_in_their_unicode_form_come_side_by_side(
     nfd = unicodedata.normalize("NFD", "é.md")
     scene.write("é.md", "nfc")
     scene.write(nfd, "nfd")
-    found = walk(scene.vault, workers, 10)
+    found = walk(scene.vault, workers, 10).entries
     assert [(entry.path, entry.disk) for entry in found] == [("é.md", nfd), ("é.md", "é.md")]
 
 
@@ -85,7 +86,7 @@ def test_a_folder_that_vanishes_meanwhile_is_skipped(scene: Scene, workers: Work
             os.rmdir(scene.folder / "sub")
 
     scene.vault.on_list = vanish
-    assert [entry.path for entry in walk(scene.vault, workers, 10)] == ["a.md", "sub"]
+    assert [entry.path for entry in walk(scene.vault, workers, 10).entries] == ["a.md", "sub"]
 
 
 @pytest.mark.parametrize("where", ["", "sub", "sub/deep"])
@@ -123,3 +124,19 @@ def test_the_root_itself_must_be_there(scene: Scene, workers: Workers) -> None:
     scene.vault.on_list = gone
     with pytest.raises(NotFound):
         walk(scene.vault, workers, 10)
+
+
+def test_a_closed_folder_is_named_and_hides_what_is_in_it(scene: Scene, workers: Workers) -> None:
+    scene.write("open/a.md", "a")
+    scene.write("closed/b.md", "b")
+
+    def refuse(disk: str) -> None:
+        if disk == "closed":
+            raise Denied("no")
+
+    scene.vault.on_list = refuse
+    found = walk(scene.vault, workers, 10)
+    assert found.closed == ("closed",)
+    assert found.hides("closed/b.md")
+    assert not found.hides("closed.md")
+    assert [entry.path for entry in found.entries] == ["closed", "open", "open/a.md"]

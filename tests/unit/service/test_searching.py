@@ -209,7 +209,7 @@ def test_too_many_matches_are_counted_no_further(
 def test_the_cap_is_what_it_says(house: House) -> None:
     house.fill(a="h\n" * 6_000)
     answer = house.call("vault_search", query="h", limit=1)
-    assert (answer["total"], answer["capped"], answer["truncated"]) == (5_000, True, True)
+    assert (answer["total"], answer["capped"], answer["truncated"]) == (2_000, True, True)
 
 
 def test_no_match_is_an_empty_list(house: House) -> None:
@@ -277,6 +277,20 @@ def test_what_is_not_text_is_not_searched(house: House) -> None:
 )  # fmt: skip
 def test_what_makes_no_sense(house: House, arguments: dict[str, Any]) -> None:
     assert house.refused("vault_search", **arguments).code == "invalid_request"
+
+
+@pytest.mark.usefixtures("way")
+def test_results_come_by_path_in_whatever_order_the_notes_were_stored(house: House) -> None:
+    house.fill(b="x 1\nx 2", c="x")
+    house.fill(a="x")
+    house.call("note_upsert", path="B.md", content="x 3")
+    assert rows(house.call("vault_search", query="x", path_filter="*.md")) == [
+        ("a.md", 1, "x"),
+        ("b.md", 1, "x 1"),
+        ("b.md", 2, "x 2"),
+        ("b.md", 3, "x 3"),
+        ("c.md", 1, "x"),
+    ]
 
 
 def test_old_content_is_never_found(house: House) -> None:

@@ -201,6 +201,7 @@ def test_many_writers_lose_nothing(house: House) -> None:
     assert sum(output.created for output in outputs) == 1
     lines = house.bytes("log.md").decode().split("\n")
     assert sorted(lines) == sorted(f"line {n}" for n in range(24))
+    house.scan()
     assert house.call("vault_search", query="^line ", path_filter="log.md")["total"] == 24
 
 

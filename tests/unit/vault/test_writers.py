@@ -142,6 +142,33 @@ def test_a_disk_that_fails_leaves_the_old_content_alone(
         assert (vault_folder / "a.md").read_bytes() == base
 
 
+@pytest.mark.parametrize(("base", "put"), [(None, "link"), (b"base", "replace")])
+def test_a_content_is_on_disk_before_it_is_seen_and_the_folder_after(
+    guard: Guard,
+    vault_folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    base: bytes | None,
+    put: str,
+) -> None:
+    if base is not None:
+        (vault_folder / "a.md").write_bytes(base)
+    done: list[str] = []
+
+    def noted(name: str) -> Callable[..., Any]:
+        real = getattr(os, name)
+
+        def call(*args: Any, **more: Any) -> Any:
+            done.append(name)
+            return real(*args, **more)
+
+        return call
+
+    for name in ("fsync", "link", "replace"):
+        monkeypatch.setattr(os, name, noted(name))
+    commit(guard, LocalWriter(), b"ours", base)
+    assert done == ["fsync", put, "fsync"]
+
+
 def test_short_writes_are_continued(
     guard: Guard, vault_folder: Path, monkeypatch: pytest.MonkeyPatch, writer: Any
 ) -> None:

@@ -1,0 +1,165 @@
+"""What the conditions of a query mean: FTS5 expressions for texts, sets of notes for the rest."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_, or_
+
+from server.index.names import key_of
+from server.index.schema import select
+from server.index.sets import Sets, of
+from server.index.text import phrase
+from server.index.values import Asked, asked
+from server.query.tree import (
+    And,
+    FileHas,
+    Node,
+    Not,
+    Or,
+    PathHas,
+    PropertyTest,
+    Scalar,
+    TagIs,
+    Text,
+)
+
+_KEYED = "note FROM props WHERE key_lc=?"
+_COMPARED = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A part of the vault: what is at or below `path`, and of that what the glob matches."""
+
+    path: str = ""
+    glob: str = ""
+    match: Callable[[str], bool] | None = field(default=None, compare=False)
+
+
+def expression(node: Node) -> str | None:
+    """The FTS5 query for a tree of texts; None when FTS5 alone can't answer it."""
+    match node:
+        case Text(words, prefix):
+            found = phrase(words)
+            return f"{found} *" if prefix and not found.endswith("*") else found
+        case Or(nodes):
+            sides = [expression(inner) for inner in nodes]
+            return None if None in sides else f"({' OR '.join(map(str, sides))})"
+        case And(nodes):
+            return _conjunction(nodes)
+        case _:
+            return None
+
+
+def _conjunction(nodes: Iterable[Node]) -> str | None:
+    wanted: list[str | None] = []
+    unwanted: list[str | None] = []
+    for node in nodes:
+        if isinstance(node, Not):
+            unwanted.append(expression(node.node))
+        else:
+            wanted.append(expression(node))
+    if not wanted or None in wanted or None in unwanted:
+        return None
+    both = f"({' AND '.join(map(str, wanted))})"
+    return f"({both} NOT ({' OR '.join(map(str, unwanted))}))" if unwanted else both
+
+
+class Conditions:
+    """Turns nodes into sets of notes."""
+
+    def __init__(self, sets: Sets) -> None:
+        self._sets = sets
+
+    def meet(self, node: Node) -> int:
+        """The notes that meet a condition."""
+        if (query := expression(node)) is not None:
+            # Not cached: the full text of a note may be given up while its row stays.
+            return self._sets.fresh("rowid FROM fts WHERE fts MATCH ?", query)
+        match node:
+            case Not(inner):
+                return self._sets.all & ~self.meet(inner)
+            case And(nodes):
+                return reduce(and_, map(self.meet, nodes))
+            case Or(nodes):
+                return reduce(or_, map(self.meet, nodes))
+            case PropertyTest():
+                return self._property(node)
+            case _:
+                return self._place(node)
+
+    def seen(self, folders: Iterable[int]) -> int:
+        """The notes in these folders, not counting folders below them."""
+        ids = ", ".join(map(str, sorted(folders)))
+        return self._sets.select(f"id FROM notes WHERE folder_id IN ({ids}) AND kind='note'")
+
+    def inside(self, scopes: Iterable[Scope]) -> int:
+        """The notes that are in one of the scopes."""
+        return self._sets.all & reduce(or_, map(self._scope, scopes), 0)
+
+    def _place(self, node: TagIs | PathHas | FileHas | Text) -> int:
+        match node:
+            case TagIs(tag):
+                return self._sets.select("note FROM tags WHERE tag_lc=?", key_of(tag))
+            case PathHas(part):
+                source, key = "notes_key WHERE instr(key, ?)", key_of(part)
+            case FileHas(part):
+                source, key = "notes_name WHERE instr(name_lc || '.md', ?)", key_of(part)
+            case Text():
+                raise AssertionError("every text has an expression")
+        # Attachments have paths and names too.
+        return self._sets.all & self._sets.select(f"id FROM notes INDEXED BY {source}", key)
+
+    def _scope(self, scope: Scope) -> int:
+        key = key_of(scope.path)
+        where, bindings = "1", tuple[str, ...]()
+        if key:
+            where, bindings = "key=? OR (key>? AND key<?)", (key, key + "/", key + "0")
+        if scope.match is None:
+            return self._sets.select(f"id FROM notes WHERE {where}", *bindings)
+        statement = f"SELECT id, path FROM notes WHERE {where}"  # noqa: S608 - our own words
+        return self._sets.get(scope, lambda: self._matching(scope, statement, bindings))
+
+    def _matching(self, scope: Scope, statement: str, bindings: tuple[str, ...]) -> int:
+        rows = select(self._sets.db, statement, *bindings)
+        return of(note for note, path in rows if scope.match is None or scope.match(path))
+
+    def _property(self, test: PropertyTest) -> int:
+        key, op, value = key_of(test.key), test.op, test.value
+        if op == "exists":
+            there = self._sets.select(_KEYED, key)
+            return there if value else self._sets.all & ~there
+        if op == "in" or isinstance(value, tuple):
+            values = value if isinstance(value, tuple) else (value,)
+            return reduce(or_, (self._equal(key, item) for item in values), 0)
+        if op == "eq":
+            return self._equal(key, value)
+        if op == "ne":
+            return self._sets.all & ~self._equal(key, value)
+        if op == "contains":
+            return self._sets.select(f"{_KEYED} AND instr(folded, ?)", key, asked(value).folded[0])
+        return self._ordered(key, op, asked(value))
+
+    def _equal(self, key: str, value: Scalar) -> int:
+        wanted = asked(value)
+        spelled = (self._sets.select(f"{_KEYED} AND folded=?", key, text) for text in wanted.folded)
+        found = reduce(or_, spelled, 0)
+        if wanted.span:
+            found |= self._sets.select(f"{_KEYED} AND moment>=? AND moment<?", key, *wanted.span)
+        return found
+
+    def _ordered(self, key: str, op: str, wanted: Asked) -> int:
+        """Numbers compare with numbers, moments with moments, and texts with what is shown."""
+        sign, found = _COMPARED[op], 0
+        if wanted.number is not None:
+            found |= self._sets.select(f"{_KEYED} AND number{sign}?", key, wanted.number)
+        if wanted.span:
+            # After a span means after its end; up to a span includes it.
+            first, after = wanted.span
+            edge = {"gt": ("moment>=?", after), "lte": ("moment<?", after)}
+            where, moment = edge.get(op, (f"moment{sign}?", first))
+            found |= self._sets.select(f"{_KEYED} AND {where}", key, moment)
+        if wanted.number is None and not wanted.span:
+            where = f"folded{sign}? AND folded<>'' AND number IS NULL"
+            found |= self._sets.select(f"{_KEYED} AND {where}", key, wanted.folded[0])
+        return found

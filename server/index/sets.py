@@ -1,0 +1,107 @@
+"""Sets of notes: one big integer whose byte `id - 1` is 1 for a member.
+
+Conditions meet with `&`, `|` and `^` whatever they are made of, a count is `bit_count()`, and SQLite
+looks a note up in such a set without touching the note's row. At 100,000 notes a set is 100 KB,
+and all of this is many times faster than subqueries or joins.
+"""
+
+import itertools
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import apsw
+
+from server.index.schema import select
+
+MEMBER = "substr(?, {id}, 1) = x'01'"
+"""SQL: whether the note {id} is in the set that is bound (by `blob`)."""
+
+_CACHED_BYTES = 8 << 20
+
+
+def of(ids: Iterable[int]) -> int:
+    """The set of these notes."""
+    members = list(ids)
+    marks = bytearray(max(members, default=0))
+    for note in members:
+        marks[note - 1] = 1
+    return int.from_bytes(marks, "little")
+
+
+def blob(notes: int) -> bytes:
+    """The set as SQLite reads it."""
+    return notes.to_bytes((notes.bit_length() + 7) // 8, "little")
+
+
+def members(notes: int) -> Iterator[int]:
+    """The ids in the set, ascending."""
+    return itertools.compress(itertools.count(1), blob(notes))
+
+
+class Cache:
+    """Sets that were asked for lately. Only sets of one revision of the index are ever in it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._revision = -1
+        self._sets: OrderedDict[Any, int] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, revision: int, key: Any) -> int | None:
+        with self._lock:
+            if revision != self._revision or key not in self._sets:
+                return None
+            self._sets.move_to_end(key)
+            return self._sets[key]
+
+    def put(self, revision: int, key: Any, notes: int) -> None:
+        with self._lock:
+            if revision < self._revision:
+                return
+            if revision > self._revision:
+                self._sets.clear()
+                self._revision, self._bytes = revision, 0
+            self._bytes += _size(notes) - _size(self._sets.pop(key, 0))
+            self._sets[key] = notes
+            while self._bytes > _CACHED_BYTES and len(self._sets) > 1:
+                self._bytes -= _size(self._sets.popitem(last=False)[1])
+
+
+class Sets:
+    """Makes sets by SQL, at one moment of the index: `db` must be inside a transaction."""
+
+    def __init__(self, db: apsw.Connection, cache: Cache) -> None:
+        self.db = db
+        self._cache = cache
+        self._revision = int(select(db, "SELECT n FROM revision")[0][0])
+
+    def get(self, key: Any, make: Callable[[], int]) -> int:
+        """The set that `key` stands for, made unless it was made before."""
+        known = self._cache.get(self._revision, key)
+        if known is None:
+            known = make()
+            self._cache.put(self._revision, key, known)
+        return known
+
+    def select(self, source: str, *bindings: Any) -> int:
+        """The set of what `SELECT <source>` gives: one column of ids."""
+        return self.get((source, bindings), lambda: self.fresh(source, *bindings))
+
+    def fresh(self, source: str, *bindings: Any) -> int:
+        """`select` for what the cache should not hold."""
+        # One JSON text comes over from SQLite several times faster than as many rows.
+        column, _, rest = source.partition(" FROM ")
+        found = select(self.db, f"SELECT json_group_array({column}) FROM {rest}", *bindings)  # noqa: S608
+        return of(json.loads(found[0][0]))
+
+    @property
+    def all(self) -> int:
+        """Every note."""
+        return self.select("id FROM notes WHERE kind='note'")
+
+
+def _size(notes: int) -> int:
+    return 64 + notes.bit_length() // 8

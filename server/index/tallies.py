@@ -1,0 +1,86 @@
+"""How often tags, property keys and values occur in each folder, kept up by triggers.
+
+Counting rows when somebody asks takes longer the larger the vault is; these tables are as large as
+its vocabulary. They are counted by folder, so that access and scope are applied before any sum.
+
+`note`s are always there while their rows come and go, and a note's properties are written and
+deleted in their order: the items of one list stand side by side, and only one of them counts.
+"""
+
+SHORT_VALUE = 80
+"""Longer values are told from each other nowhere; they are not counted."""
+
+_SHAPE = (
+    "CASE WHEN {row}.listed OR ({row}.type='json' AND {row}.value='[]') THEN 'list' WHEN {row}.type='date' AND instr({row}.value, 'T') "
+    "THEN 'datetime' ELSE {row}.type END"
+)
+_BESIDE = (
+    "({row}.listed AND EXISTS(SELECT 1 FROM props o WHERE o.note={row}.note AND o.n={row}.n{step} "
+    "AND o.key_lc={row}.key_lc AND o.listed))"
+)
+_COUNTED = f"{{row}}.type NOT IN ('null', 'json') AND length({{row}}.value) <= {SHORT_VALUE}"
+_FOLDER = "(SELECT folder_id FROM notes WHERE id={row}.note)"
+
+
+def _sql(part: str, row: str, step: str = "-1") -> str:
+    return part.format(row=row, step=step)
+
+
+_PLUS_TAG = "ON CONFLICT DO UPDATE SET n=n+excluded.n, direct=direct+excluded.direct"
+_PLUS = "ON CONFLICT DO UPDATE SET n=n+excluded.n"
+_BOTH = "(SELECT OLD.folder_id AS folder, -1 AS n UNION ALL SELECT NEW.folder_id, 1) s"
+
+TALLIES = f"""
+CREATE TABLE tag_counts(
+    tag_lc TEXT, folder INTEGER, n INTEGER, direct INTEGER,
+    PRIMARY KEY(tag_lc, folder)) WITHOUT ROWID;
+CREATE TABLE prop_counts(
+    key_lc TEXT, type TEXT, folder INTEGER, n INTEGER,
+    PRIMARY KEY(key_lc, type, folder)) WITHOUT ROWID;
+CREATE TABLE value_counts(
+    key_lc TEXT, type TEXT, value, folder INTEGER, n INTEGER,
+    PRIMARY KEY(key_lc, type, value, folder)) WITHOUT ROWID;
+CREATE INDEX value_counts_most ON value_counts(key_lc, n DESC);
+
+CREATE TRIGGER tags_come AFTER INSERT ON tags BEGIN
+    INSERT INTO tag_counts VALUES(NEW.tag_lc, {_sql(_FOLDER, "NEW")}, 1, NEW.direct) {_PLUS_TAG};
+END;
+CREATE TRIGGER tags_go AFTER DELETE ON tags BEGIN
+    UPDATE tag_counts SET n=n-1, direct=direct-OLD.direct
+    WHERE tag_lc=OLD.tag_lc AND folder={_sql(_FOLDER, "OLD")};
+    DELETE FROM tag_counts
+    WHERE tag_lc=OLD.tag_lc AND folder={_sql(_FOLDER, "OLD")} AND n=0;
+END;
+CREATE TRIGGER props_come AFTER INSERT ON props WHEN NOT {_sql(_BESIDE, "NEW", "-1")} BEGIN
+    INSERT INTO prop_counts
+    VALUES(NEW.key_lc, {_sql(_SHAPE, "NEW")}, {_sql(_FOLDER, "NEW")}, 1) {_PLUS};
+END;
+CREATE TRIGGER props_go AFTER DELETE ON props WHEN NOT {_sql(_BESIDE, "OLD", "+1")} BEGIN
+    UPDATE prop_counts SET n=n-1
+    WHERE key_lc=OLD.key_lc AND type={_sql(_SHAPE, "OLD")} AND folder={_sql(_FOLDER, "OLD")};
+    DELETE FROM prop_counts
+    WHERE key_lc=OLD.key_lc AND type={_sql(_SHAPE, "OLD")} AND folder={_sql(_FOLDER, "OLD")}
+    AND n=0;
+END;
+CREATE TRIGGER values_come AFTER INSERT ON props WHEN {_sql(_COUNTED, "NEW")} BEGIN
+    INSERT INTO value_counts
+    VALUES(NEW.key_lc, NEW.type, NEW.value, {_sql(_FOLDER, "NEW")}, 1) {_PLUS};
+END;
+CREATE TRIGGER values_go AFTER DELETE ON props WHEN {_sql(_COUNTED, "OLD")} BEGIN
+    UPDATE value_counts SET n=n-1
+    WHERE key_lc=OLD.key_lc AND type=OLD.type AND value=OLD.value
+    AND folder={_sql(_FOLDER, "OLD")};
+    DELETE FROM value_counts
+    WHERE key_lc=OLD.key_lc AND type=OLD.type AND value=OLD.value
+    AND folder={_sql(_FOLDER, "OLD")} AND n=0;
+END;
+CREATE TRIGGER notes_move AFTER UPDATE OF folder_id ON notes
+WHEN NEW.folder_id IS NOT OLD.folder_id BEGIN
+    INSERT INTO tag_counts SELECT tag_lc, s.folder, s.n, s.n * direct
+    FROM tags JOIN {_BOTH} WHERE note=NEW.id {_PLUS_TAG};
+    INSERT INTO prop_counts SELECT p.key_lc, {_sql(_SHAPE, "p")}, s.folder, s.n
+    FROM props p JOIN {_BOTH} WHERE p.note=NEW.id AND NOT {_sql(_BESIDE, "p", "-1")} {_PLUS};
+    INSERT INTO value_counts SELECT p.key_lc, p.type, p.value, s.folder, s.n
+    FROM props p JOIN {_BOTH} WHERE p.note=NEW.id AND {_sql(_COUNTED, "p")} {_PLUS};
+END;
+"""  # noqa: S608 - our own names

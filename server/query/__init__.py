@@ -1,0 +1,1 @@
+"""The query language: pure text in, a tree of conditions out. No I/O."""

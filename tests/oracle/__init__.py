@@ -1,0 +1,1 @@
+"""Search against an oracle: an obvious, slow implementation over the raw files."""
