@@ -22,9 +22,13 @@ from server.search.ripgrep import Ripgrep, find_rg
 from server.service import Service
 from server.service.finding import Finding
 from server.service.freshness import Clock
+from server.service.graph import Graph
 from server.service.loading import Loader
 from server.service.notes import Notes
+from server.service.packing import Packing
+from server.service.searching import Searching
 from server.service.status import Status
+from server.service.vocabulary import Vocabulary
 from server.settings import Settings
 from server.state import Slot, abandoned_slots, claim_slot
 from server.telemetry import Telemetry, log
@@ -199,22 +203,46 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         interval=settings.scan_interval,
         timeout=max(30.0, settings.mount_timeout),
     )
+    stack.callback(scanner.close)
     loader = Loader(vault, index, mount, local, patience=min(3.0, settings.mount_timeout))
     recovery = Recovery(vault, journal, telemetry, on_write=loader.store_written)
     access = Access()
     rg = find_rg()
     obsidian = _obsidian(settings, identity)
+    clock = Clock(guard, scanner)
+    notes = Notes(
+        vault,
+        index,
+        loader,
+        access,
+        obsidian,
+        mount,
+        local,
+        write_timeout=3 * settings.mount_timeout,
+        max_bytes=settings.max_note_bytes,
+    )
+    asked = (access, clock, obsidian, local)
     service = Service(
-        notes=Notes(
-            vault, index, loader, access, obsidian, mount, local,
-            write_timeout=3 * settings.mount_timeout, max_bytes=settings.max_note_bytes,
-        ),
-        finding=Finding(index, Ripgrep(rg), access, Clock(guard, scanner), obsidian, local, telemetry),
+        notes=notes,
+        finding=Finding(index, Ripgrep(rg), *asked, telemetry),
+        searching=Searching(index, *asked),
+        packing=Packing(index, *asked),
+        graph=Graph(index, notes, *asked),
+        vocabulary=Vocabulary(index, *asked),
         status=Status(
-            guard, index, scanner, journal, access, obsidian, local, mount,
-            protocol=lambda: writers.current(guard), budget_mb=settings.index_budget_mb, tools={},
+            guard,
+            index,
+            scanner,
+            journal,
+            access,
+            obsidian,
+            local,
+            mount,
+            protocol=lambda: writers.current(guard),
+            budget_mb=settings.index_budget_mb,
+            tools={},
         ),
-    )  # fmt: skip
+    )
     dispatcher = Dispatcher(in_toolsets(settings.toolsets), service, telemetry)
     return App(
         settings, telemetry, guard, vault, index, journal, recovery, scanner, service, dispatcher

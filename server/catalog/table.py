@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from server.catalog import finding, notes, status
+from server.catalog import finding, graph, notes, packing, searching, status, vocabulary
 from server.catalog.operation import Operation
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -13,13 +13,22 @@ OPERATIONS: tuple[Operation, ...] = (
     notes.NOTE_INFO,
     notes.NOTE_READ_MANY,
     notes.NOTE_OUTLINE,
+    searching.SEARCH_NOTES,
+    packing.CONTEXT_PACK,
+    vocabulary.LIST_TAGS,
+    vocabulary.LIST_PROPERTIES,
+    vocabulary.RECENT_CHANGES,
+    graph.BACKLINKS_SEARCH,
+    graph.GRAPH_NEIGHBORS,
+    graph.LINK_ADD,
     status.HEALTH_CHECK,
 )
 
 INSTRUCTIONS = (
     "An Obsidian vault of markdown notes. Paths are relative to the vault, like 'devlog/topic.md'. "
-    "Find notes with vault_search (regex) or vault_list, look at long ones with note_outline and read a "
-    "section with note_read, write with note_upsert: it creates a note or appends to it, never overwrites. "
+    "Ask context_pack a question to get the best excerpts; find notes with search_notes (words, tags, "
+    "properties), vault_search (regex) or backlinks_search; look at long ones with note_outline and read a "
+    "section with note_read. Write with note_upsert: it creates a note or appends to it, never overwrites. "
     "Link notes as [[name]]. Results marked stale come from a copy while the vault can't be reached; "
     "errors carry a hint that says what to do next."
 )

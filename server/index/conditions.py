@@ -137,8 +137,17 @@ class Conditions:
         if op == "ne":
             return self._sets.all & ~self._equal(key, value)
         if op == "contains":
-            return self._sets.select(f"{_KEYED} AND instr(folded, ?)", key, asked(value).folded[0])
+            return self._containing(key, asked(value))
         return self._ordered(key, op, asked(value))
+
+    def _containing(self, key: str, wanted: Asked) -> int:
+        text = wanted.folded[0]
+        found = self._sets.select(f"{_KEYED} AND instr(folded, ?)", key, text)
+        if wanted.span and " " in text:
+            # Date-times are stored with a T, whatever they were written with.
+            text = text.replace(" ", "t")
+            found |= self._sets.select(f"{_KEYED} AND instr(folded, ?)", key, text)
+        return found
 
     def _equal(self, key: str, value: Scalar) -> int:
         wanted = asked(value)

@@ -33,7 +33,9 @@ _CLEAR = (
 )
 
 
-def insert_content(db: apsw.Connection, notes: Sequence[tuple[int, str, Facts]]) -> None:
+def insert_content(
+    db: apsw.Connection, notes: Sequence[tuple[int, str, Facts]], resolver: Resolver
+) -> None:
     """Store what the notes (id, path, facts) say; their rows in `notes` are there already."""
     for table, statement in _INSERTS.items():
         rows = [(note, *row) for note, _, facts in notes for row in getattr(facts, table)]
@@ -43,7 +45,6 @@ def insert_content(db: apsw.Connection, notes: Sequence[tuple[int, str, Facts]])
     dated = [(when, note) for note, _, facts in notes if (when := created(facts.props)) is not None]
     db.executemany(_CREATED, dated)
     db.executemany(_FTS, [(note, *facts.text) for note, _, facts in notes if facts.text])
-    resolver = Resolver(db)
     links = [
         (note, resolver.resolve(link[3], path, note), *link)
         for note, path, facts in notes

@@ -4,6 +4,7 @@ Whatever narrows a search (conditions, scopes, folders that may be seen) does so
 counted or ranked. As long as the index doesn't change, all pages belong to one order without ties.
 """
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -14,7 +15,7 @@ import apsw
 
 from server.index.conditions import Conditions, Scope, expression
 from server.index.ranking import Ranking, Sort, matching, ordered
-from server.index.reads import Reads
+from server.index.reads import Match, Reads
 from server.index.rows import COLUMNS, Row, row_of
 from server.index.schema import at_once, select
 from server.index.sets import Cache, Sets
@@ -22,11 +23,19 @@ from server.query.tree import And, Node, Not, Or, Text, both, either, wanted_tex
 
 __all__ = ["Finds", "Found", "FoundNote", "Scope", "Sort"]
 
-_ROW = f"SELECT {COLUMNS} FROM notes WHERE id=?"  # noqa: S608 - our own names
-_TAGS = "SELECT tag FROM tags WHERE note=? AND direct ORDER BY tag_lc"
+# One note stands for all of its folder: access is a matter of folders.
+_STANDING = (
+    "SELECT f.id, (SELECT path FROM notes n WHERE n.folder_id=f.id AND n.kind='note' LIMIT 1) "
+    "FROM folders f"
+)
+_ROWS = f"SELECT {COLUMNS} FROM notes WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608
+_TAGS = (
+    "SELECT note, tag FROM json_each(?) CROSS JOIN tags ON note=value WHERE direct ORDER BY tag_lc"
+)
 _PROPERTIES = (
-    "SELECT key, listed, type, iif(typeof(value)='text', substr(value, 1, 300), value) "
-    "FROM props WHERE note=? ORDER BY n LIMIT 60"
+    "SELECT p.note, p.key, p.listed, p.type, "
+    "iif(typeof(p.value)='text', substr(p.value, 1, 300), p.value) "
+    "FROM json_each(?) j CROSS JOIN props p ON p.note=j.value WHERE p.n < 60 ORDER BY p.note, p.n"
 )
 
 
@@ -54,9 +63,22 @@ class Found:
 class Finds(Reads):
     """The part of the index that answers queries."""
 
+    _standing: tuple[int, list[tuple[int, str]]] = (-1, [])
+
     @cached_property
     def _sets(self) -> Cache:
         return Cache()
+
+    def visible(self, sees: Match) -> frozenset[int] | None:
+        """The folders whose notes may be seen; None when that is every one."""
+        with self._read() as db, at_once(db):
+            revision = Sets(db, self._sets).revision
+            known, standing = self._standing
+            if known != revision:
+                standing = [(folder, note) for folder, note in select(db, _STANDING) if note]
+                self._standing = (revision, standing)
+        seen = frozenset(folder for folder, note in standing if sees(note))
+        return None if len(seen) == len(standing) else seen
 
     def find(
         self,
@@ -76,7 +98,7 @@ class Finds(Reads):
         with self._read() as db, at_once(db):
             search = _Search(Sets(db, self._sets), node, scopes, folders)
             page = search.page(sort, limit, offset)
-            return Found(search.total, [_found(db, note, score) for note, score in page])
+            return Found(search.total, _found(db, page))
 
 
 class _Search:
@@ -156,13 +178,18 @@ def _is_text(node: Node) -> bool:
             return isinstance(node, Text)
 
 
-def _found(db: apsw.Connection, note: int, score: float | None) -> FoundNote:
-    properties: dict[str, Any] = {}
-    for key, listed, kind, stored in select(db, _PROPERTIES, note):
+def _found(db: apsw.Connection, page: list[tuple[int, float | None]]) -> list[FoundNote]:
+    ids = json.dumps([note for note, _ in page])
+    rows = {row.id: row for row in map(row_of, select(db, _ROWS, ids))}
+    tags: dict[int, list[str]] = {}
+    for note, tag in select(db, _TAGS, ids):
+        tags.setdefault(note, []).append(tag)
+    properties: dict[int, dict[str, Any]] = {}
+    for note, key, listed, kind, stored in select(db, _PROPERTIES, ids):
         value = bool(stored) if kind == "bool" else stored
-        if listed:
-            properties.setdefault(key, []).append(value)
-        else:
-            properties[key] = value
-    tags = tuple(tag for (tag,) in select(db, _TAGS, note))
-    return FoundNote(row_of(select(db, _ROW, note)[0]), tags, properties, score)
+        values = properties.setdefault(note, {})
+        values[key] = [*values.get(key, []), value] if listed else value
+    return [
+        FoundNote(rows[note], tuple(tags.get(note, ())), properties.get(note, {}), score)
+        for note, score in page
+    ]

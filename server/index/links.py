@@ -42,12 +42,16 @@ class _Namesakes:
         return self._endings[key]
 
 
+Names = dict[str, _Namesakes]
+"""Who has which name; the writer keeps it between transactions and forgets what changed."""
+
+
 class Resolver:
     """Resolves links against the names as they are in one transaction."""
 
-    def __init__(self, db: apsw.Connection) -> None:
+    def __init__(self, db: apsw.Connection, names: Names | None = None) -> None:
         self._db = db
-        self._names: dict[str, _Namesakes] = {}
+        self._names: Names = {} if names is None else names
 
     def resolve(self, target: str, source: str, source_id: int) -> int | None:
         """The id of the file that `target` means in the note `source`, or None."""

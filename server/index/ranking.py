@@ -7,7 +7,8 @@ and says how much a note is about them: about 0.4 for one mention in a note of u
 one in a title.
 
 When very many notes match, ranking them all takes long and says little. Then only the newest of
-them are ranked, and all the newest that have a word in their names; the others follow by date.
+them are ranked, and those with a word in their names unless they too are many; the others follow by
+date.
 """
 
 import json
@@ -35,8 +36,8 @@ _GAIN, _HALF_LIFE_NS = 0.05, 90 * 86_400 * 1_000_000_000
 _REACH = 2.2 * (1 + _GAIN)
 """What BM25 gives at most for a word, in units of its rarity (k1 is 1.2), and recency on top."""
 _COUNTED = 8
-_RANKED = 2_000
-_NAMED = 500
+_RANKED, _NEWEST, _NAMED = 2_000, 1_000, 1_000
+"""Up to how many hits all are ranked; of more, how many of the newest and of those by name."""
 _WALK_COST = 0.13
 """What a step along an index costs, measured in rows that are fetched and sorted."""
 
@@ -67,6 +68,7 @@ class Ranking:
         self._query = query
         self._texts = texts
         self._within = within
+        self._notes = self._count("fts_docsize")
 
     def best(self, total: int, count: int) -> tuple[Scored, int]:
         """The first `count` ranked hits of `total`, with scores, and the set of all ranked ones."""
@@ -86,27 +88,33 @@ class Ranking:
         return [(note, -rank) for note, rank in select(self._sets.db, statement, *bindings)]
 
     def _chosen(self, total: int) -> int:
-        """The newest hits, about as many as may be ranked, and the newest with a matching name."""
-        within = self._sets.all if self._within is None else self._within
-        share = 1 << (_RANKED * within.bit_count() // total).bit_length() - 1
-        recent = self._sets.get(
-            ("newest", share, within), lambda: of(ordered(self._sets, within, "relevance", share))
-        )
+        """The notes to be ranked: all hits by name, and so many recent notes that some hundred match."""
+        among = self._notes if self._within is None else self._within.bit_count()
+        recent = self._recent(1 << (_NEWEST * among // total).bit_length() - 1)
         names: Node = either(list(self._texts))
         source, bindings = matching(f"{{title aliases}} : ({expression(names)})", self._within)
         named = self._sets.fresh(f"rowid FROM {source}", *bindings)
-        if named.bit_count() > _NAMED:
-            named = of(ordered(self._sets, named, "relevance", _NAMED))
-        return recent | named
+        return recent | named if named.bit_count() <= _NAMED else recent
+
+    def _recent(self, count: int) -> int:
+        within = self._within
+        if within is None:
+            source = "notes WHERE kind='note' ORDER BY mtime_ns DESC, path LIMIT ?"
+            return self._sets.select(f"id FROM (SELECT id FROM {source})", count)
+        return self._sets.get(
+            ("newest", count, within), lambda: of(ordered(self._sets, within, "relevance", count))
+        )
 
     def _ideal(self, total: int) -> float:
         """What a note would get that is about nothing but the texts."""
-        notes = self._count("fts_docsize")
-        if len(self._texts) == 1 and self._within is None:
-            counts = [total]
+        notes, counts = self._notes, list[float]()
+        if len(self._texts) == 1 and total:
+            # As though the notes that one may see and asked for were like all others.
+            within = notes if self._within is None else self._within.bit_count()
+            counts.append(total * notes / max(total, within))
         else:
             queries = map(expression, self._texts[:_COUNTED])
-            counts = [self._count("fts WHERE fts MATCH ?", str(query)) for query in queries]
+            counts += [self._count("fts WHERE fts MATCH ?", str(query)) for query in queries]
         rarity = (max(1e-6, math.log((notes - n + 0.5) / (n + 0.5))) for n in counts)
         return sum(rarity) * _REACH * len(self._texts) / len(counts)
 

@@ -76,14 +76,14 @@ class Sets:
     def __init__(self, db: apsw.Connection, cache: Cache) -> None:
         self.db = db
         self._cache = cache
-        self._revision = int(select(db, "SELECT n FROM revision")[0][0])
+        self.revision = int(select(db, "SELECT n FROM revision")[0][0])
 
     def get(self, key: Any, make: Callable[[], int]) -> int:
         """The set that `key` stands for, made unless it was made before."""
-        known = self._cache.get(self._revision, key)
+        known = self._cache.get(self.revision, key)
         if known is None:
             known = make()
-            self._cache.put(self._revision, key, known)
+            self._cache.put(self.revision, key, known)
         return known
 
     def select(self, source: str, *bindings: Any) -> int:

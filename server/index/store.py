@@ -18,6 +18,7 @@ from server.index.compaction import Compaction
 from server.index.facts import derive
 from server.index.finds import Finds
 from server.index.graph import Graph
+from server.index.links import Names
 from server.index.mirror import SEGMENT_BYTES, Mirror
 from server.index.reads import Reads
 from server.index.rows import Counts, Document, LinkRow, Located, Row, SnapshotRow
@@ -32,6 +33,7 @@ __all__ = ["Counts", "Document", "Index", "LinkRow", "Located", "Row", "Snapshot
 MAX_INDEXED = 10 * 1024 * 1024
 
 _WAL_PAGES = 8192
+_MOST_NAMES = 50_000
 _UNSOUND = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.SQLError)
 
 
@@ -46,6 +48,7 @@ class Index(Finds, Graph, Vocabulary, Reads):
         self._clock = clock
         self._lock = threading.Lock()
         self._wal_pages = 0
+        self._names: Names = {}
         db.set_wal_hook(self._on_commit)
 
     @classmethod
@@ -156,10 +159,13 @@ class Index(Finds, Graph, Vocabulary, Reads):
     @contextmanager
     def _transaction(self, max_bytes: int = MAX_INDEXED) -> Iterator[Transaction]:
         with self._writing() as db:
+            # What a failed transaction learned about names is not true.
+            names, self._names = self._names, {}
             with db:
-                transaction = Transaction(db, self._mirror, self._clock(), max_bytes)
+                transaction = Transaction(db, self._mirror, self._clock(), max_bytes, names)
                 yield transaction
                 transaction.finish()
+            self._names = names if len(names) < _MOST_NAMES else {}
             if self._wal_pages > _WAL_PAGES:
                 self._checkpoint(db)
 

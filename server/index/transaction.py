@@ -12,7 +12,7 @@ import apsw
 
 from server.index.content import clear_content, insert_content
 from server.index.facts import Facts, derive
-from server.index.links import Resolver, refresh_names, refresh_source
+from server.index.links import Names, Resolver, refresh_names, refresh_source
 from server.index.mirror import Mirror
 from server.index.names import folder_of, key_of, link_name
 from server.index.rows import COLUMNS, Document, Row, row_of
@@ -50,8 +50,12 @@ class _Fresh:
 class Transaction:
     """Collects what changed while it writes; `finish` settles the links of others."""
 
-    def __init__(self, db: apsw.Connection, mirror: Mirror, now: int, max_bytes: int) -> None:
+    def __init__(
+        self, db: apsw.Connection, mirror: Mirror, now: int, max_bytes: int, names: Names
+    ) -> None:
         self._db = db
+        self._resolver = Resolver(db, names)
+        self._known_names = names
         self._mirror = mirror
         self._now = now
         self._max_bytes = max_bytes
@@ -71,7 +75,8 @@ class Transaction:
         contents = [
             (row[0], new.item.path, new.facts) for row, new in zip(rows, fresh, strict=True)
         ]
-        insert_content(self._db, contents)
+        self._forget_names()
+        insert_content(self._db, contents, self._resolver)
 
     def put_files(self, entries: Iterable[Entry]) -> None:
         """Store attachments and folders, of which only a stat is known; so are notes that are
@@ -129,10 +134,16 @@ class Transaction:
 
     def finish(self) -> None:
         """Settle what the changes mean for other notes, and remember the changes."""
-        refresh_names(self._db, Resolver(self._db), self._names)
+        self._forget_names()
+        refresh_names(self._db, self._resolver, self._names)
         if self._changes:
             self._db.executemany(_CHANGE, [(self._now, *change) for change in self._changes])
             self._db.execute(_FORGET, (KEPT_CHANGES,))
+
+    def _forget_names(self) -> None:
+        """Let the names that changed be looked up anew."""
+        for name in self._names:
+            self._known_names.pop(name or "", None)
 
     def _fresh(self, item: Document, facts: Mapping[str, Facts]) -> _Fresh | None:
         """None when the index has this very content, which then only gets its new stat."""
@@ -200,13 +211,15 @@ class Transaction:
         """A title may come from the name, so a renamed note is read again from the mirror."""
         data = self._text(known)
         if data is None:
-            refresh_source(self._db, Resolver(self._db), known.id)
+            self._forget_names()
+            refresh_source(self._db, self._resolver, known.id)
             self._doubt(new)
             return
         facts = derive(new, data, self._max_bytes)
         clear_content(self._db, [known.id])
         self._db.execute("UPDATE notes SET title=? WHERE id=?", (facts.title, known.id))
-        insert_content(self._db, [(known.id, new, facts)])
+        self._forget_names()
+        insert_content(self._db, [(known.id, new, facts)], self._resolver)
 
     def _doubt(self, path: str) -> None:
         """Have the next scan read and store the file, whatever its stat says."""

@@ -7,7 +7,9 @@ without a complete walk of a mount that was the same and healthy before and afte
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal
 
@@ -74,6 +76,7 @@ class Scanner:
         self._vault = vault
         self._index = index
         self._workers = workers
+        self._storers = Workers("store", size=2)
         self._telemetry = telemetry
         self._interval = interval
         self._timeout = timeout
@@ -102,6 +105,10 @@ class Scanner:
             quickly = max(pause - 2 * spent, spent)
             self._wake.wait(quickly if report is not None else min(2.0, self._interval))
             self._wake.clear()
+
+    def close(self) -> None:
+        """Let the storing threads end."""
+        self._storers.close()
 
     def wake(self) -> None:
         """Make `run` scan now (the mount came back, somebody asks, the server stops)."""
@@ -155,12 +162,20 @@ class Scanner:
         gone = {row.path: row for row in vanished}
         moved_from = {row.etag: row for row in vanished if row.kind == "note" and row.etag}
         self._set(phase="reading", done=0, total=len(notes))
+        storing: deque[Future[None]] = deque()
         for start in range(0, len(notes), _BATCH):
             if self._stopping.is_set():
                 raise Unavailable("The server is stopping.")
             batch = notes[start : start + _BATCH]
-            self._store(self._read(batch), known_paths, moved_from, gone, report)
+            documents = self._sort(self._read(batch), known_paths, moved_from, gone, report)
+            # Two batches are on their way while the next is read: parsing one overlaps with
+            # SQLite's work on the other.
+            storing.append(self._storers.submit(self._index.put, documents))
+            if len(storing) > 2:
+                storing.popleft().result()
             self._set(phase="reading", done=start + len(batch), total=len(notes))
+        for stored in storing:
+            stored.result()
         self._remove(list(gone), len(known), started_ns, report)
         return report
 
@@ -186,14 +201,15 @@ class Scanner:
             raise
         return _Read(entry, found, looked) if found is not None else None
 
-    def _store(
+    def _sort(
         self,
         reads: Sequence["_Read"],
         known: dict[str, Known],
         moved_from: dict[str, Known],
         gone: dict[str, Known],
         report: Report,
-    ) -> None:
+    ) -> list[Document]:
+        """The contents to store; what only moved, or is too large to be read, is settled here."""
         documents: list[Document] = []
         for read in reads:
             entry, row = read.entry, known.get(read.entry.path)
@@ -213,8 +229,7 @@ class Scanner:
                 report.added += 1
             elif row.etag != etag or row.disk != entry.disk:
                 report.modified += 1
-        if documents:
-            self._index.put(documents)
+        return documents
 
     def _move(self, source: Known, entry: Entry, stat: FileStat, racy: bool) -> bool:
         """Follow a rename; False when either path was written since the snapshot."""

@@ -7,8 +7,12 @@ of its own with a deadline, so that a mount that hangs never hangs the server.
 from dataclasses import dataclass
 
 from server.service.finding import Finding
+from server.service.graph import Graph
 from server.service.notes import Notes
+from server.service.packing import Packing
+from server.service.searching import Searching
 from server.service.status import Status
+from server.service.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,4 +21,8 @@ class Service:
 
     notes: Notes
     finding: Finding
+    searching: Searching
+    packing: Packing
+    graph: Graph
+    vocabulary: Vocabulary
     status: Status

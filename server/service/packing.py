@@ -37,9 +37,11 @@ _OVERHEAD = 80
 _WORD = re.compile(r"[^\W_]+")
 _CJK = re.compile(r"[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]{2,}")
 _FILLERS = frozenset(
-    "a about all an and any are as at be been but by can could did do does for from had has have how i if in "
-    "into is it its me my not of on or our should so such than that the their them then there these they this "
-    "to us was we were what when where which who why will with would you your".split()  # noqa: SIM905
+    (
+        "a about all an and any are as at be been but by can could did do does for from had has have "
+        "how i if in into is it its me my not of on or our should so such than that the their them then "
+        "there these they this to us was we were what when where which who why will with would you your"
+    ).split()
 )
 
 
@@ -113,7 +115,9 @@ class Packing:
             Deadline.after(self._timeout), self._pack, caller, words, scopes, max_chars
         )
 
-    def _pack(self, caller: Caller, words: list[str], scopes: Sequence[Scope], max_chars: int) -> Pack:
+    def _pack(
+        self, caller: Caller, words: list[str], scopes: Sequence[Scope], max_chars: int
+    ) -> Pack:
         sees = self._access.sees(caller)
         node = either([Text(word) for word in words])
         found = self._index.find(node, scopes=scopes, limit=_NOTES)

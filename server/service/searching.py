@@ -26,6 +26,8 @@ from server.workers import Deadline, Workers
 
 MOST_SCOPES = 50
 _WILD = re.compile(r"[*?\[\]!\\]")
+_NAMES = 120
+"""The bytes of an item's field names, its score and its time."""
 _TEXT_BYTES = 1 << 20
 """Snippets come from the beginning of huge notes."""
 
@@ -108,7 +110,7 @@ class Searching:
             found = self._index.find(
                 node,
                 scopes=scopes,
-                folders=self._index.folders(sees),
+                folders=self._index.visible(sees),
                 sort=sort,
                 limit=limit,
                 offset=offset,
@@ -211,9 +213,5 @@ def _scope(raw: str) -> Scope:
 
 def _weight(item: Item) -> int:
     """The bytes of an item without its snippet."""
-    parts = {**asdict(item), "score": 0.123}
-    return sum(
-        len(json.dumps({name: value}, ensure_ascii=False).encode())
-        for name, value in parts.items()
-        if value is not None
-    )
+    told = (item.path, item.title, item.tags, item.properties, item.obsidian_url)
+    return len(json.dumps(told, ensure_ascii=False).encode()) + _NAMES

@@ -7,7 +7,7 @@ Japanese and Korean by their characters instead of by words.
 import itertools
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from server.query.tree import Text
@@ -19,9 +19,8 @@ _CJK = (
     "\u1100-\u11ff\u3005-\u3007\u3041-\u30ff\u3105-\u318e\u31f0-\u31ff\u3400-\u9fff\uac00-\ud7a3"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-_LETTER = f"[^\\W_{_CJK}]"
-_TOKEN = re.compile(f"[{_CJK}]+|{_LETTER}+")
-_STARTS_WORD = re.compile(_LETTER)
+_ASIAN = re.compile(f"[{_CJK}]")
+_TOKEN = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
 _BREAK = re.compile(f"[\\s{_CJK}]")
 _OPEN = re.compile(r"\ufeff?---[ \t]*\r?\n")
 _CLOSE = re.compile(r"\n---[ \t]*\r?(?:\n|\Z)")
@@ -45,9 +44,9 @@ class Snippets:
     """Makes the snippets of one query's hits."""
 
     def __init__(self, texts: Sequence[Text]) -> None:
-        parts = [part for text in texts[:_MOST_TEXTS] if (part := _expression(text))]
         # Each by itself: a pattern that begins with plain letters is found many times faster.
-        self._patterns = [re.compile(part) for part in parts]
+        found = [(_expression(text.words), text.prefix) for text in texts[:_MOST_TEXTS]]
+        self._patterns = [(re.compile(part), prefix) for part, prefix in found if part]
 
     def of(self, text: str, chars: int = CHARS) -> str:
         """The part of a note that says most about the texts, each match in **…**.
@@ -69,13 +68,33 @@ class Snippets:
         for at in range(start, end, _STRETCH) if self._patterns else ():
             folded = fold(text[at : min(end, at + _STRETCH + _OVERLAP)])
             hits = [
-                _Hit(at + found.start(), at + found.end(), which)
-                for which, pattern in enumerate(self._patterns, 1)
-                for found in itertools.islice(pattern.finditer(folded), _MOST_HITS)
+                _Hit(at + begin, at + stop, which)
+                for which, (pattern, prefix) in enumerate(self._patterns, 1)
+                for begin, stop in itertools.islice(_words(pattern, folded, prefix), _MOST_HITS)
             ]
             if hits:
                 return _apart(hits)
         return []
+
+
+def _words(pattern: re.Pattern[str], folded: str, prefix: bool) -> Iterator[tuple[int, int]]:
+    """Where the pattern matches whole words; with `prefix` the last one is gone through."""
+    for found in pattern.finditer(folded):
+        begin, end = found.span()
+        if _is_letter(folded, begin) and _is_letter(folded, begin - 1):
+            continue
+        if _is_letter(folded, end - 1) and _is_letter(folded, end):
+            if not prefix:
+                continue
+            while _is_letter(folded, end):
+                end += 1
+        yield begin, end
+
+
+def _is_letter(text: str, at: int) -> bool:
+    """Whether a word goes through this place, as words are in scripts that part them."""
+    char = text[at : at + 1] if at >= 0 else ""
+    return char.isalnum() and not _ASIAN.match(char)
 
 
 def _apart(hits: list[_Hit]) -> list[_Hit]:
@@ -128,21 +147,15 @@ def _cut(text: str, group: list[_Hit], start: int, end: int, chars: int) -> str:
     return f"{before}{shown}{'…' if text[right:end].strip() else ''}"
 
 
-def _expression(text: Text) -> str:
-    """A regex over folded text that matches where full-text search does; "" for no words."""
+def _expression(words: str) -> str:
+    """A regex for the words over folded text; "" when there are none."""
     joined, last = "", ""
-    for token in _TOKEN.findall(fold(unicodedata.normalize("NFC", text.words))):
-        written = re.escape(token)
+    for token in _TOKEN.findall(fold(unicodedata.normalize("NFC", words))):
         if last:
-            apart = _STARTS_WORD.match(token) and _STARTS_WORD.match(last)
+            apart = not _ASIAN.match(token) and not _ASIAN.match(last)
             joined += r"[\W_]+" if apart else r"[\W_]*"
-        elif _STARTS_WORD.match(token):
-            # Looking back from behind the word leaves plain letters at the beginning.
-            written += f"(?<!{_LETTER}{written})"
-        joined += written
+        joined += re.escape(token)
         last = token
-    if last and _STARTS_WORD.match(last):
-        joined += f"{_LETTER}*" if text.prefix else f"(?!{_LETTER})"
     return joined
 
 

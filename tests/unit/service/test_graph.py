@@ -184,7 +184,7 @@ def test_answers_are_small_by_default(house: House, local: Workers) -> None:
         (b"\xef\xbb\xbf---\na: 1\n---\n", b"\xef\xbb\xbf---\na: 1\n---\n\n- [[b]]\n"),
         (b"# T\n\n## Related\n\n## End\nx\n", b"# T\n\n## Related\n\n- [[b]]\n\n## End\nx\n"),
         (b"## see also\n- [[c]]\n\n## End\n", b"## see also\n- [[c]]\n- [[b]]\n\n## End\n"),
-        (b"## Links:\ntext\nEnd\n===\n", b"## Links:\ntext\n\n- [[b]]\n\nEnd\n===\n"),
+        (b"## Links:\nEnd\n===\n", b"## Links:\n\n- [[b]]\n\nEnd\n===\n"),
         (b"# Related\n## Sub\nx\n", b"# Related\n\n- [[b]]\n\n## Sub\nx\n"),
         (b"```\n## Related\n```\nx", b"```\n## Related\n```\nx\n\n- [[b]]"),
         (b"\xff\xfe text\n", b"\xff\xfe text\n\n- [[b]]\n"),
