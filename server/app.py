@@ -279,14 +279,16 @@ def _take_over(settings: Settings, slot: Slot, journal: Journal) -> None:
 
 def _care(app: App, stopping: threading.Event) -> None:
     """Settle the journal and keep the index tidy, while nobody waits for it."""
+    app.guard.looked.wait(_CARE_SECONDS)
     compacted = time.monotonic()
-    while not stopping.wait(_CARE_SECONDS):
-        with contextlib.suppress(VaultError):
-            app.recovery.settle()
+    while not stopping.is_set():
         try:
+            with contextlib.suppress(VaultError):
+                app.recovery.settle()
             app.index.checkpoint()
             if time.monotonic() - compacted > _COMPACT_SECONDS:
                 app.index.compact()
                 compacted = time.monotonic()
         except Exception as error:  # noqa: BLE001 - tidying must never take the server down
-            log(logging.ERROR, "the index could not be tidied", why=repr(error))
+            log(logging.ERROR, "what is left to tidy could not be", why=repr(error))
+        stopping.wait(_CARE_SECONDS)

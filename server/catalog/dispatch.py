@@ -56,8 +56,12 @@ def _validated(op: Operation, arguments: Mapping[str, Any]) -> Input:
     except ValidationError as error:
         raise InvalidRequest(
             f"{op.name}: " + "; ".join(_problems(error)),
-            f"Arguments of {op.name}: {', '.join(op.input.model_fields)}.",
+            f"Arguments of {op.name}: {', '.join(_arguments(op))}.",
         ) from None
+
+
+def _arguments(op: Operation) -> list[str]:
+    return [field.alias or name for name, field in op.input.model_fields.items()]
 
 
 def _problems(error: ValidationError) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, create_model
 
 from server.catalog.operation import Input, Operation, Output
+from server.index.backlinks import Form
 from server.models import Caller
 from server.service import Service
 from server.service.graph import GraphView
@@ -26,7 +27,7 @@ class BacklinkItem(Output):
     path: str
     line: int
     text: str
-    kind: Literal["wiki", "markdown", "property", "embed", "mention"]
+    kind: Form
     resolved: bool | Literal["by name only"]
     section: str | None = None
     alias: str | None = None

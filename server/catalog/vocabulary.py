@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from server.catalog.operation import Input, Operation, Output
+from server.index.changes import Change
 from server.models import Caller
 from server.service import Service
 from server.service.freshness import iso_ns
@@ -160,7 +161,7 @@ class RecentChangesInput(Input):
 
 class ChangedNote(Output):
     path: str
-    change: Literal["created", "modified", "moved", "deleted"]
+    change: Change
     at: str
     old_path: str | None = None
     title: str | None = None

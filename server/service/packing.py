@@ -27,7 +27,7 @@ from server.vault.obsidian import ObsidianLinks
 from server.workers import Deadline, Workers
 
 _NOTES = 24
-_PASSAGE = 900
+_PASSAGE, _SMALLEST = 900, 160
 _NEIGHBOURS = 6
 _MOST_WORDS = 24
 _ALIKE = 0.8
@@ -36,13 +36,12 @@ _OVERHEAD = 80
 
 _WORD = re.compile(r"[^\W_]+")
 _CJK = re.compile(r"[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]{2,}")
-_FILLERS = frozenset(
-    (
-        "a about all an and any are as at be been but by can could did do does for from had has have "
-        "how i if in into is it its me my not of on or our should so such than that the their them then "
-        "there these they this to us was we were what when where which who why will with would you your"
-    ).split()
+_FILLER_WORDS = (
+    "a about all an and any are as at be been but by can could did do does for from had has have how i "
+    "if in into is it its me my not of on or our should so such than that the their them then there "
+    "these they this to us was we were what when where which who why will with would you your"
 )
+_FILLERS = frozenset(_FILLER_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +122,10 @@ class Packing:
         found = self._index.find(node, scopes=scopes, limit=_NOTES)
         hits = [hit for hit in found.hits if sees(hit.row.path)]
         rarity = self._rarity(words)
-        candidates = [c for hit in hits for c in self._candidates(hit, rarity)]
-        candidates += self._neighbours(hits, rarity, sees)
+        # Passages are cut so that a few of them fit under a small cap, too.
+        size = max(_SMALLEST, min(_PASSAGE, max_chars // 3))
+        candidates = [c for hit in hits for c in self._candidates(hit, rarity, size)]
+        candidates += self._neighbours(hits, rarity, size, sees)
         candidates.sort(key=lambda c: (-c.score, c.row.path, c.line))
         chosen, left = _fitting(candidates, max_chars)
         excerpts = self._excerpts(chosen)
@@ -142,7 +143,7 @@ class Packing:
         return {fold(word): math.log(1 + notes / (1 + total)) for word, total in totals.items()}
 
     def _candidates(
-        self, hit: FoundNote, rarity: dict[str, float], linked_from: str | None = None
+        self, hit: FoundNote, rarity: dict[str, float], size: int, linked_from: str | None = None
     ) -> list[_Candidate]:
         """The passages of a note that hold any of the words, weighed."""
         text = self._text(hit.row)
@@ -153,7 +154,7 @@ class Packing:
         whole = sum(rarity.values()) or 1.0
         about = _share(fold(f"{hit.row.title} {' '.join(hit.tags)}"), rarity)
         found = []
-        for passage in passages(text, note, _PASSAGE):
+        for passage in passages(text, note, size):
             piece = text[passage.start : passage.end]
             inside = _share(fold(f"{passage.heading}\n{piece}"), rarity)
             if inside == 0:
@@ -166,7 +167,11 @@ class Packing:
         return found
 
     def _neighbours(
-        self, hits: Sequence[FoundNote], rarity: dict[str, float], sees: Callable[[str], bool]
+        self,
+        hits: Sequence[FoundNote],
+        rarity: dict[str, float],
+        size: int,
+        sees: Callable[[str], bool],
     ) -> list[_Candidate]:
         """Passages of notes that the best hits link to, or are linked from, and that fit as well."""
         known = {hit.row.path for hit in hits}
@@ -183,7 +188,8 @@ class Packing:
         for path, _ in sorted(linked.items(), key=lambda item: (-item[1], item[0]))[:_NEIGHBOURS]:
             row = self._index.get(path)
             if row is not None and row.kind == "note":
-                found += self._candidates(FoundNote(row, (), {}, None), rarity, source[path])[:1]
+                neighbour = FoundNote(row, (), {}, None)
+                found += self._candidates(neighbour, rarity, size, source[path])[:1]
         return found
 
     def _text(self, row: Row) -> str | None:

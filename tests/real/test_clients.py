@@ -33,6 +33,14 @@ CALLS: dict[str, dict[str, Any]] = {
     "note_info": {"path": "notes/Welcome.md"},
     "note_read_many": {"glob": "adr/*.md"},
     "note_outline": {"path": "adr/ADR-001-polling-scanner.md"},
+    "search_notes": {"mode": "hybrid", "query": "rclone OR scanner"},
+    "context_pack": {"question": "Why is the vault polled?"},
+    "list_tags": {},
+    "list_properties": {},
+    "recent_changes": {"since": "1d"},
+    "backlinks_search": {"path": "notes/Welcome.md"},
+    "graph_neighbors": {"path": "notes/Welcome.md", "depth": 2},
+    "link_add": {"from": "notes/Scratchpad.md", "to": "notes/Welcome.md"},
     "health_check": {},
 }
 TOKEN = "a-token-that-is-long-enough"
@@ -155,7 +163,7 @@ def test_the_python_client_uses_every_tool_over_stdio(vault: Path, era: Any) -> 
             await use_every_tool(client)
 
     asyncio.run(use())
-    assert (vault / "notes/Scratchpad.md").read_text().endswith("\na line of a client")
+    assert "\na line of a client\n" in (vault / "notes/Scratchpad.md").read_text()
 
 
 class Pipe:

@@ -81,9 +81,7 @@ def test_kill_9_of_the_server_in_mid_write(tmp_path: Path) -> None:
             20,
         )
         assert found["truncated"] or len(written) <= 1
-        assert [p.name for p in vault.iterdir() if p.name.endswith(".tmp")] == [], (
-            "a temp file is left"
-        )
+        wait_for(lambda: not list(vault.glob(".*.tmp")), 20, "temp files to be cleared away")
     finally:
         server.stop()
 

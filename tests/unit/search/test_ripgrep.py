@@ -254,13 +254,18 @@ def test_no_process_or_file_is_left_behind(tmp_path: Path) -> None:
     file.write_bytes(b"word\n" * 1000)
     tool = ripgrep()
     tool.search("word", [file], case="smart", timeout=30, on_hit=lambda _: False)
-    before = len(os.listdir("/proc/self/fd"))
+    before, children = len(os.listdir("/proc/self/fd")), offspring()
     for _ in range(10):
         tool.search("word", [file], case="smart", timeout=30, on_hit=lambda _: False)
         tool.search_bytes("x", b"word" * 100_000, case="smart", timeout=30, on_hit=lambda _: True)
     assert len(os.listdir("/proc/self/fd")) == before
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert offspring() == children
+
+
+def offspring() -> set[str]:
+    """The children of this process, those that ended unnoticed included."""
+    tasks = Path("/proc/self/task").iterdir()
+    return {child for task in tasks for child in (task / "children").read_text().split()}
 
 
 def test_find_rg_prefers_its_own_and_takes_a_newer_one(
