@@ -86,25 +86,27 @@ def save(points: Sequence[Point], file: Path) -> None:
 
 
 def _row(point: Point) -> tuple[str, str, str, str, str]:
-    value = _amount(point.value, point.unit)
+    value = amount(point.value, point.unit)
     if point.p99 is not None:
-        value += f" (p99 {_number(point.p99)})"
+        value += f" (p99 {number(point.p99)})"
     if point.note:
         value += f", {point.note}"
     return (
         point.what,
         value,
-        ", ".join(f"{beside.what} {_amount(beside.value, point.unit)}" for beside in point.beside),
+        ", ".join(f"{beside.what} {amount(beside.value, point.unit)}" for beside in point.beside),
         " / ".join(f"{point.value / beside.value:.2f}" for beside in point.beside),
         point.target,
     )
 
 
-def _amount(value: float, unit: Unit) -> str:
-    return f"{_number(value)} {unit}"
+def amount(value: float, unit: Unit) -> str:
+    """A figure with its unit."""
+    return f"{number(value)} {unit}"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Three figures that count."""
     if value == int(value):
         return f"{int(value):,}"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -74,9 +74,7 @@ class Server:
         """MB resident now, and at most since the process began."""
         if self._process is None:
             raise Unmeasured("the server does not run")
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        fields = dict(line.split(":", 1) for line in status.splitlines())
-        return _megabytes(fields["VmRSS"]), _megabytes(fields["VmHWM"])
+        return resident(self._process.pid)
 
     def _wait(self, path: str, seconds: float) -> float:
         def answers() -> bool:
@@ -135,6 +133,13 @@ def wait_until(
             raise Unmeasured(otherwise)
         time.sleep(pause)
     return time.perf_counter()
+
+
+def resident(pid: int) -> tuple[float, float]:
+    """MB that a process holds in memory now, and at most since it began."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    fields = dict(line.split(":", 1) for line in status.splitlines())
+    return _megabytes(fields["VmRSS"]), _megabytes(fields["VmHWM"])
 
 
 def _status(port: int, path: str) -> int | None:

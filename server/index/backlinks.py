@@ -4,7 +4,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import apsw
 
@@ -16,6 +16,7 @@ from server.index.text import phrase, shadow
 from server.markdown.mentions import excerpt, mentions, naming
 
 LINE_CHARS = 160
+Form = Literal["wiki", "markdown", "property", "embed", "mention"]
 
 _TO = (
     "SELECT s.path, l.src, l.n, 0, l.target FROM links l JOIN notes s ON s.id=l.src "
@@ -39,7 +40,7 @@ class Backlink:
     path: str
     line: int
     text: str
-    kind: str
+    kind: Form
     section: str | None = None
     alias: str | None = None
     by_name: bool = False
@@ -100,8 +101,8 @@ class Backlinks(Reads):
                 texts[link.src] = self._text(db, link.src)
             kind, embed, sub, alias, line, start, end = select(db, _LINK, link.src, link.n)[0]
             text = excerpt(texts[link.src], start, end, LINE_CHARS)
-            kind = "embed" if embed else kind
-            yield Backlink(link.path, line, text, kind, sub, alias, link.name > 0)
+            form: Form = "embed" if embed else kind
+            yield Backlink(link.path, line, text, form, sub, alias, link.name > 0)
 
     def _text(self, db: apsw.Connection, note: int) -> str:
         """A note's text as its offsets count it; empty when the mirror lost it."""

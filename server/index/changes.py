@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from server.index.reads import Match
 from server.models import kind_of
+
+Change = Literal["created", "modified", "moved", "deleted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +15,7 @@ class Changed:
     """What became of one note: created, modified, moved or deleted; `at_ns` is its last change."""
 
     path: str
-    change: str
+    change: Change
     at_ns: int
     old_path: str | None = None
 

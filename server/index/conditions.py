@@ -1,5 +1,6 @@
 """What the conditions of a query mean: FTS5 expressions for texts, sets of notes for the rest."""
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import reduce
@@ -7,7 +8,7 @@ from operator import and_, or_
 
 from server.index.names import key_of
 from server.index.schema import select
-from server.index.sets import Sets, of
+from server.index.sets import Sets, members, of
 from server.index.text import phrase
 from server.index.values import Asked, asked
 from server.query.tree import (
@@ -23,6 +24,8 @@ from server.query.tree import (
     Text,
 )
 
+MATCHING = "rowid FROM fts WHERE fts MATCH ?"
+_FEW = 5_000
 _KEYED = "note FROM props WHERE key_lc=?"
 _COMPARED = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
@@ -66,16 +69,16 @@ def _conjunction(nodes: Iterable[Node]) -> str | None:
 
 
 class Conditions:
-    """Turns nodes into sets of notes."""
+    """Turns nodes into sets of notes. Only notes `among` some matter, if those are given."""
 
-    def __init__(self, sets: Sets) -> None:
+    def __init__(self, sets: Sets, among: int | None = None) -> None:
         self._sets = sets
+        self._among = among
 
     def meet(self, node: Node) -> int:
         """The notes that meet a condition."""
         if (query := expression(node)) is not None:
-            # Not cached: the full text of a note may be given up while its row stays.
-            return self._sets.fresh("rowid FROM fts WHERE fts MATCH ?", query)
+            return self._sets.select(MATCHING, query)
         match node:
             case Not(inner):
                 return self._sets.all & ~self.meet(inner)
@@ -89,26 +92,35 @@ class Conditions:
                 return self._place(node)
 
     def seen(self, folders: Iterable[int]) -> int:
-        """The notes in these folders, not counting folders below them."""
+        """What is in these folders, not counting folders below them; attachments too."""
         ids = ", ".join(map(str, sorted(folders)))
-        return self._sets.select(f"id FROM notes WHERE folder_id IN ({ids}) AND kind='note'")
+        return self._sets.select(f"id FROM notes WHERE folder_id IN ({ids})")
 
     def inside(self, scopes: Iterable[Scope]) -> int:
-        """The notes that are in one of the scopes."""
-        return self._sets.all & reduce(or_, map(self._scope, scopes), 0)
+        """What is in one of the scopes; attachments too."""
+        return reduce(or_, map(self._scope, scopes), 0)
 
     def _place(self, node: TagIs | PathHas | FileHas | Text) -> int:
         match node:
             case TagIs(tag):
                 return self._sets.select("note FROM tags WHERE tag_lc=?", key_of(tag))
             case PathHas(part):
-                source, key = "notes_key WHERE instr(key, ?)", key_of(part)
+                return self._spelled("notes_key", "instr(notes.key, ?)", part)
             case FileHas(part):
-                source, key = "notes_name WHERE instr(name_lc || '.md', ?)", key_of(part)
+                return self._spelled("notes_name", "instr(name_lc || '.md', ?)", part)
             case Text():
                 raise AssertionError("every text has an expression")
+
+    def _spelled(self, index: str, where: str, part: str) -> int:
+        """The notes whose path or name contains this; all are looked through unless few matter."""
+        if self._among is not None and self._among.bit_count() <= _FEW:
+            few = json.dumps(list(members(self._among)))
+            source = f"json_each(?) j CROSS JOIN notes ON notes.id=j.value WHERE {where}"
+            statement = f"SELECT notes.id FROM {source}"  # noqa: S608 - our own words
+            return of(note for (note,) in select(self._sets.db, statement, few, key_of(part)))
+        source = f"id FROM notes INDEXED BY {index} WHERE {where}"
         # Attachments have paths and names too.
-        return self._sets.all & self._sets.select(f"id FROM notes INDEXED BY {source}", key)
+        return self._sets.all & self._sets.select(source, key_of(part))
 
     def _scope(self, scope: Scope) -> int:
         key = key_of(scope.path)

@@ -13,8 +13,8 @@ from typing import Any
 
 import apsw
 
-from server.index.conditions import Conditions, Scope, expression
-from server.index.ranking import Ranking, Sort, matching, ordered
+from server.index.conditions import MATCHING, Conditions, Scope, expression
+from server.index.ranking import Ranking, Sort, ordered
 from server.index.reads import Match, Reads
 from server.index.rows import COLUMNS, Row, row_of
 from server.index.schema import at_once, select
@@ -102,7 +102,7 @@ class Finds(Reads):
 
 
 class _Search:
-    """One query at one moment: the notes that match `text` (FTS5) and are in the set `within`."""
+    """One query at one moment: all hits as a set, and pages of them."""
 
     def __init__(
         self,
@@ -113,47 +113,30 @@ class _Search:
     ) -> None:
         self._sets = sets
         self._texts = list(wanted_texts(node))
-        conditions = Conditions(sets)
         self._text, others = _parted(node)
+        found = None if self._text is None else sets.select(MATCHING, self._text)
+        conditions = Conditions(sets, found)
         narrowed = [conditions.meet(inner) for inner in others]
         if scopes:
             narrowed.append(conditions.inside(scopes))
         if folders is not None:
             narrowed.append(conditions.seen(folders))
         self._within = reduce(and_, narrowed) if narrowed else None
-        self.total = self._count()
+        given = [notes for notes in (found, self._within) if notes is not None]
+        # Conditions are met by notes alone; folders and scopes hold other files too.
+        self._hits = reduce(and_, given if node is not None else [*given, sets.all])
+        self.total = self._hits.bit_count()
 
     def page(self, sort: Sort, limit: int, offset: int) -> list[tuple[int, float | None]]:
         """The ids and scores of one page."""
         if not limit or offset >= self.total:
             return []
-        if sort != "relevance" or not self._texts:
-            score = 1.0 if sort == "relevance" else None
-            page = ordered(self._sets, self._notes(), sort, limit, offset)
-            return [(note, score) for note in page]
-        query = self._text or str(expression(either(list(self._texts))))
-        ranking = Ranking(self._sets, query, self._texts, self._within)
-        best, ranked = ranking.best(self.total, offset + limit)
-        found: list[tuple[int, float | None]] = [*best[offset:]]
-        missing = limit - len(found)
-        if missing and ranked.bit_count() < self.total:
-            skipped = max(0, offset - ranked.bit_count())
-            rest = self._notes() & ~ranked
-            found += [(n, 0.0) for n in ordered(self._sets, rest, sort, missing, skipped)]
-        return found
-
-    def _count(self) -> int:
-        if self._text is None:
-            return self._notes().bit_count()
-        source, bindings = matching(self._text, self._within)
-        return int(select(self._sets.db, f"SELECT count(*) FROM {source}", *bindings)[0][0])  # noqa: S608
-
-    def _notes(self) -> int:
-        """All hits."""
-        if self._text is not None:
-            source, bindings = matching(self._text, self._within)
-            return self._sets.fresh(f"rowid FROM {source}", *bindings)
-        return self._sets.all if self._within is None else self._within
+        if sort == "relevance" and self._texts:
+            query = self._text or str(expression(either(list(self._texts))))
+            ranking = Ranking(self._sets, self._hits, query, self._texts, self._within)
+            return [*ranking.page(limit, offset)]
+        score = 1.0 if sort == "relevance" else None
+        return [(note, score) for note in ordered(self._sets, self._hits, sort, limit, offset)]
 
 
 def _parted(node: Node | None) -> tuple[str | None, list[Node]]:

@@ -26,7 +26,7 @@ _IN = (
 )
 _BETWEEN = (
     "SELECT l.src, l.dst, count(*) FROM json_each(?1) j CROSS JOIN links l ON l.src=j.value "
-    "WHERE l.dst<>l.src AND l.dst IN (SELECT value FROM json_each(?1)) GROUP BY l.src, l.dst"
+    "WHERE l.dst<>l.src AND +l.dst IN (SELECT value FROM json_each(?1)) GROUP BY l.src, l.dst"
 )
 _TAGS = (
     "SELECT t.note, t.tag_lc, t.tag FROM json_each(?) j CROSS JOIN tags t ON t.note=j.value "
@@ -145,12 +145,12 @@ class Graph(Backlinks):
         """A page of the notes that have no links to or from others, in path order, and how many."""
         chosen = None if folders is None else json.dumps(sorted(folders))
         with self._read() as db, at_once(db):
-            last = select(db, "SELECT coalesce(max(seq), 0) FROM changes")[0][0]
+            revision = select(db, "SELECT n FROM revision")[0][0]
             state, ids = self._alone
-            if state != (last, chosen):
+            if state != (revision, chosen):
                 # Every note has to be looked at: worth keeping until something changes.
                 ids = [note for (note,) in select(db, _ALONE, chosen)]
-                self._alone = (last, chosen), ids
+                self._alone = (revision, chosen), ids
         rows = (row for note in ids[offset:] for row in self._rows("WHERE id=?", note))
         visible = (row for row in rows if sees(row.path))
         return [row for row, _ in zip(visible, range(limit), strict=False)], len(ids)

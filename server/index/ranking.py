@@ -6,9 +6,10 @@ The score is the share of what a note could reach at best for the same words, so
 and says how much a note is about them: about 0.4 for one mention in a note of usual length, 0.9 for
 one in a title.
 
-When very many notes match, ranking them all takes long and says little. Then only the newest of
-them are ranked, and those with a word in their names unless they too are many; the others follow by
-date.
+When very many notes match, ranking them all takes long and says little. Of more than 2,000 only the
+newest are ranked, and those with a word in their names unless they too are many; the others follow
+by date. What matches more than 20,000 notes of the vault (2,000 by the beginning of a word, which
+takes longest) is not ranked: names first, then by date.
 """
 
 import json
@@ -16,10 +17,10 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from server.index.conditions import expression
+from server.index.conditions import MATCHING, expression
 from server.index.schema import select
 from server.index.sets import MEMBER, Sets, blob, members, of
-from server.query.tree import Node, Text, either
+from server.query.tree import Text, either
 
 Sort = Literal["relevance", "modified_desc", "path_asc", "created", "title"]
 Scored = list[tuple[int, float]]
@@ -36,8 +37,10 @@ _GAIN, _HALF_LIFE_NS = 0.05, 90 * 86_400 * 1_000_000_000
 _REACH = 2.2 * (1 + _GAIN)
 """What BM25 gives at most for a word, in units of its rarity (k1 is 1.2), and recency on top."""
 _COUNTED = 8
-_RANKED, _NEWEST, _NAMED = 2_000, 1_000, 1_000
-"""Up to how many hits all are ranked; of more, how many of the newest and of those by name."""
+_RANKED, _VAST = 2_000, 20_000
+_NEWEST, _NAMED = 1_000, 1_000
+_BY_NAME = 0.9
+"""The score of a note that was found by its name and not ranked."""
 _WALK_COST = 0.13
 """What a step along an index costs, measured in rows that are fetched and sorted."""
 
@@ -60,71 +63,76 @@ def ordered(sets: Sets, notes: int, sort: Sort, limit: int, offset: int = 0) -> 
 
 
 class Ranking:
-    """The hits of a query that match one of its texts, the best first."""
+    """The order of some hits by how well they match the texts of their query."""
 
-    def __init__(self, sets: Sets, query: str, texts: Sequence[Text], within: int | None) -> None:
-        """`query` is the FTS5 expression that hits match or are ranked by."""
+    def __init__(
+        self, sets: Sets, hits: int, query: str, texts: Sequence[Text], within: int | None
+    ) -> None:
+        """`query` is the FTS5 expression that says how well a note matches; hits are `within`."""
         self._sets = sets
+        self._hits = hits
+        self._total = hits.bit_count()
         self._query = query
         self._texts = texts
-        self._within = within
         self._notes = self._count("fts_docsize")
+        # As though the notes that may be seen and were asked for were like all others.
+        among = self._notes if within is None else within.bit_count()
+        self._matching = self._total * self._notes / max(1, self._total, among)
 
-    def best(self, total: int, count: int) -> tuple[Scored, int]:
-        """The first `count` ranked hits of `total`, with scores, and the set of all ranked ones."""
-        chosen = self._within if total <= _RANKED else self._chosen(total)
-        found = self._scored(chosen)
-        ranked = of(note for note, _ in found)
+    def page(self, limit: int, offset: int) -> Scored:
+        """One page of hits with their scores."""
+        begins = any(str(expression(text)).endswith("*") for text in self._texts)
+        if self._matching > (_RANKED if begins else _VAST):
+            first = self._named()
+            best = ordered(self._sets, first, "modified_desc", limit, offset)
+            page = [(note, _BY_NAME) for note in best]
+        else:
+            found = self._scored()
+            first = of(note for note, _ in found)
+            page = self._best(found, offset + limit)[offset:]
+        skipped = max(0, offset - first.bit_count())
+        if len(page) < limit and first != self._hits:
+            others = self._hits & ~first
+            rest = ordered(self._sets, others, "modified_desc", limit - len(page), skipped)
+            page += [(note, 0.0) for note in rest]
+        return page
+
+    def _scored(self) -> Scored:
+        """The hits that are to be ranked and match one of the texts, with BM25's raw values."""
+        chosen = self._hits if self._total <= _RANKED else self._newest() | self._named()
+        where = f"fts MATCH ? AND {MEMBER.format(id='rowid')}"
+        statement = f"SELECT rowid, {_BM25} FROM fts WHERE {where}"  # noqa: S608 - our own words
+        rows = select(self._sets.db, statement, self._query, blob(chosen))
+        return [(note, -rank) for note, rank in rows]
+
+    def _newest(self) -> int:
+        """Some hundred of the newest hits, by sets of the newest notes that other queries share."""
+        notes = self._notes
+        count = 1 << (_NEWEST * notes // self._total).bit_length()
+        while True:
+            source = "notes WHERE kind='note' ORDER BY mtime_ns DESC LIMIT ?"
+            recent = self._sets.select(f"id FROM (SELECT id FROM {source})", count)  # noqa: S608
+            found = self._hits & recent
+            if found.bit_count() >= _NEWEST // 2 or count >= notes:
+                return found
+            count *= 4
+
+    def _named(self) -> int:
+        """The hits with one of the texts in their names, unless they are many."""
+        names = expression(either(list(self._texts)))
+        query = f"{{title aliases}} : ({names})"
+        named = self._hits & self._sets.select(MATCHING, query)
+        return named if named.bit_count() <= _NAMED else 0
+
+    def _best(self, found: Scored, count: int) -> Scored:
+        """The first `count` of them with final scores, the best first and equals by path."""
         if len(found) > count:
             # Recency can't lift a hit over the last one of the page from further below.
             found.sort(key=lambda hit: -hit[1])
             least = found[count - 1][1] / (1 + _GAIN)
             found = [hit for hit in found if hit[1] >= least]
-        return self._settled(found, self._ideal(total))[:count], ranked
-
-    def _scored(self, within: int | None) -> Scored:
-        source, bindings = matching(self._query, within)
-        statement = f"SELECT rowid, {_BM25} FROM {source}"  # noqa: S608 - our own words
-        return [(note, -rank) for note, rank in select(self._sets.db, statement, *bindings)]
-
-    def _chosen(self, total: int) -> int:
-        """The notes to be ranked: all hits by name, and so many recent notes that some hundred match."""
-        among = self._notes if self._within is None else self._within.bit_count()
-        recent = self._recent(1 << (_NEWEST * among // total).bit_length() - 1)
-        names: Node = either(list(self._texts))
-        source, bindings = matching(f"{{title aliases}} : ({expression(names)})", self._within)
-        named = self._sets.fresh(f"rowid FROM {source}", *bindings)
-        return recent | named if named.bit_count() <= _NAMED else recent
-
-    def _recent(self, count: int) -> int:
-        within = self._within
-        if within is None:
-            source = "notes WHERE kind='note' ORDER BY mtime_ns DESC, path LIMIT ?"
-            return self._sets.select(f"id FROM (SELECT id FROM {source})", count)
-        return self._sets.get(
-            ("newest", count, within), lambda: of(ordered(self._sets, within, "relevance", count))
-        )
-
-    def _ideal(self, total: int) -> float:
-        """What a note would get that is about nothing but the texts."""
-        notes, counts = self._notes, list[float]()
-        if len(self._texts) == 1 and total:
-            # As though the notes that one may see and asked for were like all others.
-            within = notes if self._within is None else self._within.bit_count()
-            counts.append(total * notes / max(total, within))
-        else:
-            queries = map(expression, self._texts[:_COUNTED])
-            counts += [self._count("fts WHERE fts MATCH ?", str(query)) for query in queries]
-        rarity = (max(1e-6, math.log((notes - n + 0.5) / (n + 0.5))) for n in counts)
-        return sum(rarity) * _REACH * len(self._texts) / len(counts)
-
-    def _count(self, source: str, *bindings: str) -> int:
-        return int(select(self._sets.db, f"SELECT count(*) FROM {source}", *bindings)[0][0])  # noqa: S608
-
-    def _settled(self, found: Scored, ideal: float) -> Scored:
-        """Hits with final scores, the best first and equals by path."""
-        newest = select(self._sets.db, "SELECT max(mtime_ns) FROM notes WHERE kind='note'")[0][0]
         raw = dict(found)
+        newest = select(self._sets.db, "SELECT max(mtime_ns) FROM notes WHERE kind='note'")[0][0]
         rows = select(
             self._sets.db,
             "SELECT n.id, n.mtime_ns, n.path FROM json_each(?) j JOIN notes n ON n.id=j.value",
@@ -134,11 +142,18 @@ class Ranking:
         for note, mtime_ns, path in rows:
             gain = 1 + _GAIN * 0.5 ** ((newest - mtime_ns) / _HALF_LIFE_NS)
             settled.append((-raw[note] * gain, path, note))
-        return [(note, min(1.0, -worth / ideal)) for worth, _, note in sorted(settled)]
+        ideal = self._ideal()
+        settled.sort()
+        return [(note, min(1.0, -worth / ideal)) for worth, _, note in settled[:count]]
 
+    def _ideal(self) -> float:
+        """What a note would get that is about nothing but the texts."""
+        notes, counts = self._notes, [self._matching]
+        if len(self._texts) > 1:
+            queries = map(expression, self._texts[:_COUNTED])
+            counts = [self._count("fts WHERE fts MATCH ?", str(query)) for query in queries]
+        rarity = (max(1e-6, math.log((notes - n + 0.5) / (n + 0.5))) for n in counts)
+        return sum(rarity) * _REACH * len(self._texts) / len(counts)
 
-def matching(query: str, within: int | None) -> tuple[str, tuple[str | bytes, ...]]:
-    """What to select from, and its bindings: notes that match a query and are in a set."""
-    if within is None:
-        return "fts WHERE fts MATCH ?", (query,)
-    return f"fts WHERE fts MATCH ? AND {MEMBER.format(id='rowid')}", (query, blob(within))
+    def _count(self, source: str, *bindings: str) -> int:
+        return int(select(self._sets.db, f"SELECT count(*) FROM {source}", *bindings)[0][0])  # noqa: S608

@@ -13,7 +13,7 @@ import apsw
 
 from server.index.tallies import TALLIES
 
-VERSION = 3
+VERSION = 4
 
 TABLES = """
 CREATE TABLE folders(id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE);
@@ -62,6 +62,7 @@ CREATE TABLE tasks(
 CREATE TABLE changes(
     seq INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER, kind TEXT, path TEXT, old_path TEXT);
 CREATE INDEX changes_at ON changes(at_ns);
+CREATE INDEX changes_later ON changes(seq) WHERE kind<>'created';
 CREATE TABLE revision(n INTEGER NOT NULL);
 INSERT INTO revision VALUES(0);
 CREATE TRIGGER notes_come AFTER INSERT ON notes BEGIN UPDATE revision SET n=n+1; END;

@@ -3,16 +3,16 @@
 Counting rows when somebody asks takes longer the larger the vault is; these tables are as large as
 its vocabulary. They are counted by folder, so that access and scope are applied before any sum.
 
-`note`s are always there while their rows come and go, and a note's properties are written and
-deleted in their order: the items of one list stand side by side, and only one of them counts.
+A note is there while its rows come and go, and its properties are written and deleted in their
+order: the items of one list stand side by side, and only one of them counts.
 """
 
 SHORT_VALUE = 80
 """Longer values are told from each other nowhere; they are not counted."""
 
 _SHAPE = (
-    "CASE WHEN {row}.listed OR ({row}.type='json' AND {row}.value='[]') THEN 'list' WHEN {row}.type='date' AND instr({row}.value, 'T') "
-    "THEN 'datetime' ELSE {row}.type END"
+    "CASE WHEN {row}.listed OR ({row}.type='json' AND {row}.value='[]') THEN 'list' "
+    "WHEN {row}.type='date' AND instr({row}.value, 'T') THEN 'datetime' ELSE {row}.type END"
 )
 _BESIDE = (
     "({row}.listed AND EXISTS(SELECT 1 FROM props o WHERE o.note={row}.note AND o.n={row}.n{step} "

@@ -19,36 +19,22 @@ _FOLDERS = (
     "SELECT f.id, f.path, (SELECT path FROM notes n WHERE n.folder_id=f.id AND n.kind='note' LIMIT 1) "
     "FROM folders f"
 )
-_SEEN = "(?1 IS NULL OR {folder} IN (SELECT value FROM json_each(?1)))"
-
-
-def _where(statement: str, folder: str = "folder") -> str:
-    return statement.replace("{seen}", _SEEN.format(folder=folder))
-
-
-_TAGS = _where(
-    "SELECT tag_lc, sum(n), sum(direct) FROM tag_counts "
-    "WHERE {seen} AND tag_lc >= ?2 AND tag_lc < ?2 || char(0x10ffff) "
+_SEEN = "(?1 IS NULL OR folder IN (SELECT value FROM json_each(?1)))"
+_TAGS = (
+    "SELECT tag_lc, sum(n), sum(direct) FROM tag_counts "  # noqa: S608 - our own names
+    f"WHERE {_SEEN} AND tag_lc >= ?2 AND tag_lc < ?2 || char(0x10ffff) "
     "GROUP BY tag_lc HAVING sum(n) > 0"
 )
-_KEYS = _where(
-    "SELECT key_lc, type, sum(n) FROM prop_counts "
-    "WHERE {seen} AND key_lc >= ?2 AND key_lc < ?2 || char(0x10ffff) "
+_KEYS = (
+    "SELECT key_lc, type, sum(n) FROM prop_counts "  # noqa: S608 - our own names
+    f"WHERE {_SEEN} AND key_lc >= ?2 AND key_lc < ?2 || char(0x10ffff) "
     "GROUP BY key_lc, type HAVING sum(n) > 0"
 )
-_TAG = _where(
-    "SELECT t.tag FROM tags t CROSS JOIN notes n ON n.id=t.note WHERE t.tag_lc=?2 AND {seen} "
-    "ORDER BY t.note LIMIT 1",
-    "n.folder_id",
-)
-_KEY = _where(
-    "SELECT p.key FROM props p INDEXED BY props_key CROSS JOIN notes n ON n.id=p.note "
-    "WHERE p.key_lc=?2 AND {seen} LIMIT 1",
-    "n.folder_id",
-)
-_VALUES = _where(
-    "SELECT type, value, n FROM value_counts INDEXED BY value_counts_most "
-    "WHERE key_lc=?2 AND n > 0 AND {seen} ORDER BY n DESC LIMIT 400"
+_TAG = "SELECT tag FROM tags WHERE tag_lc=? LIMIT 1"
+_KEY = "SELECT key FROM props WHERE key_lc=? LIMIT 1"
+_VALUES = (
+    "SELECT type, value, n FROM value_counts INDEXED BY value_counts_most "  # noqa: S608 - our own names
+    f"WHERE key_lc=?2 AND n > 0 AND {_SEEN} ORDER BY n DESC LIMIT 400"
 )
 # What the first scan found is only new when the file itself is.
 _CHANGES = (
@@ -99,7 +85,7 @@ class Vocabulary(Reads):
             rows = select(db, _TAGS, chosen, key_of(prefix))
             rows.sort(key=lambda row: row[0] if sort == "name" else (-row[1], row[0]))
             page = rows[offset : offset + limit]
-            tags = [Tag(_first(db, _TAG, chosen, tag), count, own) for tag, count, own in page]
+            tags = [Tag(_spelled(db, _TAG, tag), count, own) for tag, count, own in page]
             return tags, len(rows)
 
     def properties(
@@ -125,7 +111,7 @@ class Vocabulary(Reads):
             counted.sort(key=lambda row: row[0] if sort == "name" else (-row[1], row[0]))
             page = [
                 Property(
-                    _first(db, _KEY, chosen, key),
+                    _spelled(db, _KEY, key),
                     count,
                     dict(sorted(types.items(), key=lambda item: (-item[1], item[0]))),
                     _frequent(select(db, _VALUES, chosen, key), values),
@@ -170,10 +156,9 @@ def _chosen(folders: Collection[int] | None) -> str | None:
     return None if folders is None else json.dumps(sorted(folders))
 
 
-def _first(db: apsw.Connection, statement: str, chosen: str | None, key: str) -> str:
-    """The spelling that is shown of a tag or a key."""
-    rows = select(db, statement, chosen, key)
-    return rows[0][0] if rows else key
+def _spelled(db: apsw.Connection, statement: str, key: str) -> str:
+    """A tag or a key as the first note writes it."""
+    return str(db.execute(statement, (key,)).get)
 
 
 def _frequent(rows: Sequence[tuple[Any, ...]], most: int) -> dict[str, int]:

@@ -32,7 +32,7 @@ from server.query.tree import (
 MAX_CHARS = 2_000
 MAX_DEPTH = 20
 MAX_TERMS = 100
-MIN_PREFIX = 2
+MIN_PREFIX = 3
 
 Field = Literal["content", "tag", "path", "file"]
 

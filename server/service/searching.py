@@ -1,5 +1,6 @@
 """Ranked search by words, tags and properties, from the index and its mirror alone."""
 
+import difflib
 import json
 import re
 import unicodedata
@@ -26,7 +27,7 @@ from server.workers import Deadline, Workers
 
 MOST_SCOPES = 50
 _WILD = re.compile(r"[*?\[\]!\\]")
-_NAMES = 120
+_NAMES = 110
 """The bytes of an item's field names, its score and its time."""
 _TEXT_BYTES = 1 << 20
 """Snippets come from the beginning of huge notes."""
@@ -123,12 +124,16 @@ class Searching:
 
     def _check(self, scopes: Sequence[Scope], sees: Callable[[str], bool]) -> None:
         """Raise `NotFound` for a scope that names nothing: a typo must not look like no match."""
+        if self._clock.now().incomplete:
+            return
         for scope in scopes:
             if scope.path and not scope.glob and not self._index.match(scope.path):
-                near = self._index.suggest(scope.path, match=sees)
+                folders = self._index.paths(sees, kind="folder")
+                near = difflib.get_close_matches(scope.path, folders, n=3)
+                near += self._index.suggest(scope.path, match=sees)
                 raise NotFound(
                     f"There is no folder or note {scope.path!r}.",
-                    f"Did you mean {', '.join(near)}?"
+                    f"Did you mean {', '.join(near[:3])}?"
                     if near
                     else "List folders with vault_list, or use a glob like 'log/2026-*'.",
                 )

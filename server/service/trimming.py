@@ -13,7 +13,7 @@ ITEM_BYTES = 290
 """What a hit may take on average."""
 _LEAST = 32
 """Shorter snippets say nothing."""
-_TAGS, _PROPERTIES, _ITEMS, _VALUE = 4, 3, 3, 40
+_TAGS, _PROPERTIES, _ITEMS, _VALUE = 3, 2, 2, 40
 _TOLD_ELSEWHERE = frozenset(("tags", "tag", "title", "aliases", "alias", "cssclasses", "cssclass"))
 
 

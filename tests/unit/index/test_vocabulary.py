@@ -65,12 +65,12 @@ def test_counts_are_of_the_folders_that_may_be_seen(index: Index) -> None:
         doc("open/b.md", "---\nkey: 2\n---\n#both"), doc("open/deep/c.md", "#both"),
     ])  # fmt: skip
     seen = index.folders(outside_secret)
-    assert tags(index, folders=seen) == [("both", 2, 2)]
+    assert tags(index, folders=seen) == [("Both", 2, 2)]
     assert [(p.key, p.count, dict(p.values)) for p in properties(index, folders=seen)] == [
-        ("key", 1, {"2": 1})
+        ("Key", 1, {"2": 1})
     ]
     assert index.folders(everything) is None
-    assert tags(index, folders=index.folders(everything, ["open/deep"])) == [("both", 1, 1)]
+    assert tags(index, folders=index.folders(everything, ["open/deep"])) == [("Both", 1, 1)]
     assert tags(index, folders=index.folders(everything, ["OPEN", "secret"]))[0] == ("Both", 3, 3)
     assert tags(index, folders=index.folders(everything, ["ope"])) == []
     assert tags(index, folders=index.folders(outside_secret, ["secret"])) == []
@@ -277,3 +277,15 @@ def test_a_long_log_tells_how_far_back_it_was_read(timed: Index, hand: Hand) -> 
 def test_titles_of_notes_that_are_there(index: Index) -> None:
     index.put([doc("a.md", "# One\n")])
     assert index.titles(["a.md", "gone.md"]) == {"a.md": "One"}
+
+
+def test_a_list_counts_once_when_it_comes_and_when_it_goes(index: Index) -> None:
+    lists = "---\nk: [x, y, z]\nl: [x]\n---\n"
+    index.put([doc(f"{name}.md", lists) for name in "abc"])
+    index.put([doc("a.md", "")])
+    assert [(p.key, p.count) for p in properties(index)] == [("k", 2), ("l", 2)]
+    index.rename("b.md", "x/b.md", "x/b.md", FileStat(1, 1))
+    index.remove(["c.md"])
+    assert [(p.key, p.count, dict(p.values)) for p in properties(index)] == [
+        ("k", 1, {"x": 1, "y": 1, "z": 1}), ("l", 1, {"x": 1}),
+    ]  # fmt: skip

@@ -9,7 +9,10 @@ from server.service.packing import question_words
 
 from .house import House
 
-POLLING = "# Polling\n\nThe scanner polls because inotify is silent on mounts.\n\n## Cost\n\nA walk takes seconds.\n"
+POLLING = (
+    "# Polling\n\nThe scanner polls because inotify is silent on mounts.\n\n"
+    "## Cost\n\nA walk takes seconds.\n"
+)
 
 
 def pack(house: House, question: str, **arguments: Any) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def test_tags_are_counted_where_the_caller_may_look(desk: Desk) -> None:
         "total": 3, "truncated": True,
     }  # fmt: skip
     assert desk.call("list_tags", prefix="#X/", sort="name")["total"] == 1
-    assert [t["tag"] for t in desk.call("list_tags", path_scope=["in"])["tags"]] == ["X", "z"]
+    assert [t["tag"] for t in desk.call("list_tags", path_scope=["in"])["tags"]] == ["x", "z"]
     assert desk.call("list_tags", path_scope=["secret"])["tags"] == []
 
 
