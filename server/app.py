@@ -188,7 +188,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         timeout=settings.mount_timeout,
     )
     vault = Vault(guard, journal, writers.choose, telemetry, max_bytes=settings.max_note_bytes)
-    index = Index.open(slot.folder / "index")
+    index = Index.open(slot.folder / "index", budget=settings.index_budget_mb * 1024 * 1024)
     stack.callback(index.close)
     mount, local = Workers("mount", size=16), Workers("local", size=6)
     stack.callback(mount.close)
@@ -239,7 +239,6 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
             local,
             mount,
             protocol=lambda: writers.current(guard),
-            budget_mb=settings.index_budget_mb,
             tools={},
         ),
     )
@@ -285,6 +284,10 @@ def _care(app: App, stopping: threading.Event) -> None:
         try:
             with contextlib.suppress(VaultError):
                 app.recovery.settle()
+            if app.index.needs_rebuild and not app.scanner.progress.rebuilding:
+                app.scanner.wake()
+            app.index.tend()
+            app.scanner.publish_usage()
             app.index.checkpoint()
             if time.monotonic() - compacted > _COMPACT_SECONDS:
                 app.index.compact()

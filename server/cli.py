@@ -1,4 +1,4 @@
-"""The command line: `vault-mcp serve | stdio | config check | journal | adopt`.
+"""The command line: `vault-mcp serve | stdio | config check | journal | adopt | reindex`.
 
 Thin: reads the settings, opens the app, prints. Web libraries are imported only by the commands
 that need them, so that the small ones answer at once.
@@ -13,11 +13,15 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from server import __version__
 from server.errors import VaultError
 from server.settings import Settings, SettingsError, describe, load
 from server.telemetry import Telemetry, configure_logging
+
+if TYPE_CHECKING:
+    from server.app import App
 
 BAD_SETTINGS = 2
 
@@ -72,6 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "adopt", help="accept the folder at VAULT_PATH as the vault, whatever was known before"
     ).set_defaults(run=_adopt)
+    commands.add_parser(
+        "reindex", help="build the index anew; running servers do it themselves, and go on serving"
+    ).set_defaults(run=_reindex)
     return parser
 
 
@@ -162,6 +169,62 @@ def _adopt(_arguments: argparse.Namespace) -> int:
     )
     print(f"The folder is now the vault (marker {guard.adopt()}). Restart running servers.")
     return 0
+
+
+def _reindex(_arguments: argparse.Namespace) -> int:
+    from server.app import open_app  # noqa: PLC0415
+    from server.index.generations import request_mark  # noqa: PLC0415
+    from server.state import claim_slot, held_slots  # noqa: PLC0415
+
+    settings = _configured(None)
+    busy = held_slots(settings.state_dir)
+    for folder in busy:
+        request_mark(folder / "index").touch(mode=0o600)
+        print(f"{folder.name}: its server builds the index anew and goes on serving.")
+    if busy:
+        print("Follow it with health_check or in the log.")
+        return 0
+    slot = claim_slot(settings.state_dir)
+    (slot.folder / "index").mkdir(mode=0o700, exist_ok=True)
+    request_mark(slot.folder / "index").touch(mode=0o600)
+    slot.release()
+    with open_app(settings) as app:
+        return _follow(app)
+
+
+def _follow(app: "App") -> int:
+    """Show how far the index is until it is built; 1 when that failed."""
+    shown, is_terminal = "", sys.stdout.isatty()
+    while True:
+        progress = app.scanner.progress
+        if progress.last_error is not None:
+            health = app.guard.health
+            why = health.reason or f"The scan failed: {progress.last_error}."
+            print(end="\n" if shown and is_terminal else "")
+            print(f"vault-mcp: {why} {health.hint} The old index stays.", file=sys.stderr)
+            return 1
+        if not app.index.needs_rebuild:
+            break
+        shown = _show(progress.done, progress.total, shown, is_terminal)
+        time.sleep(0.1)
+    notes = app.index.counts().notes
+    if shown:
+        _show(1, 1, shown, is_terminal)
+        print(end="\n" if is_terminal else "")
+    print(f"The index is new: {notes:,} notes.")
+    return 0
+
+
+def _show(done: int, total: int, shown: str, is_terminal: bool) -> str:
+    """A bar that grows on a terminal, a line for every tenth elsewhere; what is shown now."""
+    tenths = 10 * done // total if total else 0
+    said = f"{100 * done // total if total else 0:3d} %" if is_terminal else f"{10 * tenths:3d} %"
+    if said != shown and is_terminal:
+        width = 40 * done // total if total else 0
+        print(f"\r[{'#' * width}{' ' * (40 - width)}] {said}", end="", flush=True)
+    elif said != shown:
+        print(f"indexing {said}", flush=True)
+    return said
 
 
 def _configured(sample: Path | None) -> Settings:

@@ -62,7 +62,9 @@ class Settings(BaseModel):
         15.0, gt=0, le=3600, description="Seconds between scans while the vault is changing."
     )
     index_budget_mb: int = Field(
-        512, ge=16, description="Memory and disk the full-text index may take before it evicts."
+        512,
+        ge=1,
+        description="Full text to keep before that of notes unused for longest is given up.",
     )
     vault_marker: str = Field(
         ".vault-mcp",

@@ -51,6 +51,18 @@ def abandoned_slots(state_dir: Path, own: Slot) -> list[Slot]:
     return [slot for folder in others if (slot := _try(folder)) is not None]
 
 
+def held_slots(state_dir: Path) -> list[Path]:
+    """The folders of the slots that running servers hold."""
+    held = []
+    for folder in sorted(state_dir.glob("slot-*")):
+        slot = _try(folder)
+        if slot is None:
+            held.append(folder)
+        else:
+            slot.release()
+    return held
+
+
 def _try(folder: Path) -> Slot | None:
     folder.mkdir(mode=0o700, exist_ok=True)
     fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -134,6 +134,15 @@ class Telemetry:
         )
         self.notes = Gauge("vault_notes", "Notes in the index", registry=registry)
         self.index_bytes = Gauge("vault_index_bytes", "Size on disk", ["part"], registry=registry)
+        self.index_budget = Gauge(
+            "vault_index_budget_bytes", "What full text may take", registry=registry
+        )
+        self.index_used = Gauge(
+            "vault_index_used_bytes", "What full text takes, estimated", registry=registry
+        )
+        self.index_evicted = Gauge(
+            "vault_index_evicted_notes", "Notes whose full text was given up", registry=registry
+        )
         self.mount_up = Gauge(
             "vault_mount_up", "1 when the vault is the real thing", registry=registry
         )

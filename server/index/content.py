@@ -1,10 +1,11 @@
 """The rows that belong to one note and go with it: tags to tasks, full text, its own links."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import apsw
 
 from server.index.facts import Facts
+from server.index.fulltext import hold
 from server.index.links import Resolver
 from server.index.schema import DETAILS
 from server.index.values import comparable, created
@@ -24,17 +25,20 @@ _LINK = (
     "INSERT INTO links(src, dst, n, kind, embed, target, name_lc, sub, alias, line, pos, end) "
     f"VALUES({', '.join('?' * 12)})"
 )
-_FTS = "INSERT INTO fts(rowid, title, aliases, headings, tags, body) VALUES(?,?,?,?,?,?)"
 _CREATED = "UPDATE notes SET created_ns=? WHERE id=?"
 _CLEAR = (
     *(f"DELETE FROM {table} WHERE note=?" for table in DETAILS),  # noqa: S608 - our own names
     "DELETE FROM links WHERE src=?",
     "DELETE FROM fts WHERE rowid=?",
+    "DELETE FROM fulltext WHERE note=?",
 )
 
 
 def insert_content(
-    db: apsw.Connection, notes: Sequence[tuple[int, str, Facts]], resolver: Resolver
+    db: apsw.Connection,
+    notes: Sequence[tuple[int, str, Facts]],
+    resolver: Resolver,
+    used_ns: Mapping[int, int],
 ) -> None:
     """Store what the notes (id, path, facts) say; their rows in `notes` are there already."""
     for table, statement in _INSERTS.items():
@@ -44,7 +48,7 @@ def insert_content(
         db.executemany(statement, rows)
     dated = [(when, note) for note, _, facts in notes if (when := created(facts.props)) is not None]
     db.executemany(_CREATED, dated)
-    db.executemany(_FTS, [(note, *facts.text) for note, _, facts in notes if facts.text])
+    hold(db, [(note, used_ns[note], facts.text) for note, _, facts in notes if facts.text])
     links = [
         (note, resolver.resolve(link[3], path, note), *link)
         for note, path, facts in notes

@@ -43,6 +43,11 @@ class Mirror:
             self._fd = None
 
     @property
+    def segment_bytes(self) -> int:
+        """The size at which a segment ends."""
+        return self._limit
+
+    @property
     def current(self) -> int:
         """The segment that is being appended to; 0 when the next append begins one."""
         return self._current

@@ -9,14 +9,15 @@ from pathlib import Path
 import apsw
 
 from server.errors import Unavailable
-from server.index.schema import connect_reader
+from server.index.schema import BUDGET, connect_reader
 
 
 class Pool:
     """Opens up to `size` connections on demand; a borrower waits while all are lent."""
 
-    def __init__(self, file: Path, size: int = 4) -> None:
+    def __init__(self, file: Path, size: int = 4, *, budget: int = BUDGET) -> None:
         self._file = file
+        self._budget = budget
         self._idle: queue.LifoQueue[apsw.Connection] = queue.LifoQueue()
         self._slots = threading.BoundedSemaphore(size)
         self._closed = threading.Event()
@@ -30,7 +31,7 @@ class Pool:
             try:
                 db = self._idle.get_nowait()
             except queue.Empty:
-                db = connect_reader(self._file)
+                db = connect_reader(self._file, self._budget)
             try:
                 yield db
             finally:

@@ -1,18 +1,19 @@
 """What can be asked of the index. Every answer comes from a read-only connection."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import apsw
 
+from server.index.fulltext import Uses
 from server.index.mirror import Mirror
 from server.index.names import key_of
 from server.index.pool import Pool
 from server.index.reading import Reading, reading
 from server.index.rows import COLUMNS, Counts, LinkRow, Located, Row, SnapshotRow, row_of
-from server.index.schema import select
+from server.index.schema import BUDGET, select
 from server.index.suggest import near_misses
 from server.models import Kind
 
@@ -29,10 +30,19 @@ _ID = "(SELECT id FROM notes WHERE path=?)"
 class Reads:
     """The reading half of the index; any thread may call it at any time."""
 
-    def __init__(self, file: Path, mirror: Mirror) -> None:
+    def __init__(self, file: Path, mirror: Mirror, budget: int = BUDGET) -> None:
         self._file = file
-        self._mirror = mirror
-        self._pool = Pool(file)
+        # One reference: who takes rows and texts together must take both of one generation.
+        self._parts = (Pool(file, budget=budget), mirror)
+        self._uses = Uses()
+
+    @property
+    def _pool(self) -> Pool:
+        return self._parts[0]
+
+    @property
+    def _mirror(self) -> Mirror:
+        return self._parts[1]
 
     def get(self, path: str) -> Row | None:
         """The row of exactly this path."""
@@ -57,6 +67,11 @@ class Reads:
         if now is None or now.etag != row.etag:
             return None
         return self._mirror.text(now.segment, now.offset, now.length, now.etag)
+
+    def use(self, paths: Iterable[str]) -> None:
+        """Somebody read or found notes: their full text should be the last to be given up."""
+        for path in paths:
+            self._uses.add(path)
 
     def snapshot(self) -> list[SnapshotRow]:
         """All that is known, in path order, for comparison with the disk."""
@@ -124,7 +139,8 @@ class Reads:
     @contextmanager
     def reading(self) -> Iterator[Reading]:
         """The segments, and whose bytes they hold; none of the files goes inside the block."""
-        with self._read() as db, reading(db, self._mirror) as look:
+        pool, mirror = self._parts
+        with self._read(pool) as db, reading(db, mirror) as look:
             yield look
 
     def counts(self) -> Counts:
@@ -162,8 +178,8 @@ class Reads:
             return select(db, statement, *bindings)
 
     @contextmanager
-    def _read(self) -> Iterator[apsw.Connection]:
-        with self._pool.connection() as db:
+    def _read(self, pool: Pool | None = None) -> Iterator[apsw.Connection]:
+        with (pool or self._pool).connection() as db:
             yield db
 
 

@@ -13,7 +13,9 @@ import apsw
 
 from server.index.tallies import TALLIES
 
-VERSION = 4
+VERSION = 5
+READABLE = frozenset({4})
+"""Older versions whose tables the queries of this one can read: they serve until a new index is built."""
 
 TABLES = """
 CREATE TABLE folders(id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE);
@@ -72,15 +74,35 @@ CREATE TRIGGER notes_change AFTER UPDATE OF path, folder_id, kind, mtime_ns, cre
 CREATE VIRTUAL TABLE fts USING fts5(
     title, aliases, headings, tags, body,
     content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 2');
+CREATE TABLE fulltext(
+    note INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, used_ns INTEGER NOT NULL,
+    held INTEGER NOT NULL);
+CREATE INDEX fulltext_used ON fulltext(held, used_ns, note, bytes);
+CREATE TABLE fulltext_sum(used INTEGER NOT NULL, evicted INTEGER NOT NULL);
+INSERT INTO fulltext_sum VALUES(0, 0);
+CREATE TRIGGER fulltext_come AFTER INSERT ON fulltext BEGIN
+    UPDATE fulltext_sum SET used=used+NEW.held*NEW.bytes, evicted=evicted+1-NEW.held; END;
+CREATE TRIGGER fulltext_go AFTER DELETE ON fulltext BEGIN
+    UPDATE fulltext_sum SET used=used-OLD.held*OLD.bytes, evicted=evicted-1+OLD.held; END;
+CREATE TRIGGER fulltext_change AFTER UPDATE OF held, bytes ON fulltext BEGIN
+    UPDATE fulltext_sum SET used=used+NEW.held*NEW.bytes-OLD.held*OLD.bytes,
+    evicted=evicted+OLD.held-NEW.held; END;
 """
 
 DETAILS = ("tags", "props", "aliases", "headings", "blocks", "tasks")
 """The tables that hold a note's own rows under `note`."""
 
-_PRAGMAS = "PRAGMA mmap_size=268435456; PRAGMA cache_size=-8192; PRAGMA temp_store=MEMORY;"
+BUDGET = 512 * 1024 * 1024
+
+_PRAGMAS = "PRAGMA mmap_size={}; PRAGMA cache_size=-8192; PRAGMA temp_store=MEMORY;"
 
 
-def connect_writer(file: Path) -> apsw.Connection:
+def _pragmas(budget: int) -> str:
+    # Every connection maps the file for itself: together they must not outgrow a small budget.
+    return _PRAGMAS.format(BUDGET // 2 if budget >= BUDGET else budget // 4)
+
+
+def connect_writer(file: Path, budget: int = BUDGET) -> apsw.Connection:
     """The one connection that writes. Raises an `apsw.Error` when the file is no sound index."""
     file.touch(mode=0o600)
     db = apsw.Connection(str(file))
@@ -88,7 +110,8 @@ def connect_writer(file: Path) -> apsw.Connection:
         db.set_busy_timeout(10_000)
         # Only an empty file takes the page size; only a checkpoint thread may pay for checkpoints.
         db.execute("PRAGMA page_size=8192; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;")
-        db.execute("PRAGMA wal_autocheckpoint=0; PRAGMA journal_size_limit=67108864;" + _PRAGMAS)
+        db.execute("PRAGMA wal_autocheckpoint=0; PRAGMA journal_size_limit=67108864;")
+        db.execute(_pragmas(budget))
         if _is_empty(db):
             with db:
                 db.execute(TABLES + TALLIES)
@@ -101,11 +124,11 @@ def connect_writer(file: Path) -> apsw.Connection:
     return db
 
 
-def connect_reader(file: Path) -> apsw.Connection:
+def connect_reader(file: Path, budget: int = BUDGET) -> apsw.Connection:
     """A connection that can only read."""
     db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
     db.set_busy_timeout(10_000)
-    db.execute(_PRAGMAS)
+    db.execute(_pragmas(budget))
     return db
 
 

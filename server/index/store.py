@@ -4,12 +4,12 @@ The only room that knows SQLite. It never looks at the vault: callers bring cont
 """
 
 import logging
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -17,12 +17,24 @@ from server.errors import Unavailable
 from server.index.compaction import Compaction
 from server.index.facts import derive
 from server.index.finds import Finds
+from server.index.fulltext import Usage, evict, hold, last_use, mark_used, returning, usage
+from server.index.generations import (
+    FILE,
+    clear,
+    complete_mark,
+    damage_mark,
+    discard,
+    request_mark,
+    settle,
+    spare,
+)
 from server.index.graph import Graph
 from server.index.links import Names
 from server.index.mirror import SEGMENT_BYTES, Mirror
+from server.index.pool import Pool
 from server.index.reads import Reads
 from server.index.rows import Counts, Document, LinkRow, Located, Row, SnapshotRow
-from server.index.schema import VERSION, connect_writer, version
+from server.index.schema import BUDGET, READABLE, VERSION, connect_writer, select, version
 from server.index.transaction import Transaction
 from server.index.vocabulary import Vocabulary
 from server.models import Entry, FileStat, etag_of
@@ -33,22 +45,40 @@ __all__ = ["Counts", "Document", "Index", "LinkRow", "Located", "Row", "Snapshot
 MAX_INDEXED = 10 * 1024 * 1024
 
 _WAL_PAGES = 8192
+_MOST_BACK, _MOST_BACK_BYTES = 200, 4 * 1024 * 1024
 _MOST_NAMES = 50_000
 _UNSOUND = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.SQLError)
 
 
 class Index(Finds, Graph, Vocabulary, Reads):
-    """Reads from any thread; writes one at a time, each a transaction."""
+    """Reads from any thread; writes one at a time, each a transaction.
+
+    When it turns out to be damaged, is of an older version, or when somebody wants it to be built
+    anew, `target` is another index for a scan to fill. Until `promote` puts that in its place, this
+    one goes on answering as well as it can.
+    """
 
     def __init__(
-        self, file: Path, db: apsw.Connection, mirror: Mirror, clock: Callable[[], int]
+        self,
+        file: Path,
+        db: apsw.Connection,
+        mirror: Mirror,
+        clock: Callable[[], int],
+        budget: int,
+        lock: "threading.Lock | None" = None,
     ) -> None:
-        super().__init__(file, mirror)
+        super().__init__(file, mirror, budget)
+        self._budget = budget
         self._db = db
         self._clock = clock
-        self._lock = threading.Lock()
+        # A successor shares the lock: its connection is this one's after it is promoted.
+        self._lock = lock or threading.Lock()
         self._wal_pages = 0
         self._names: Names = {}
+        self._folder = file.parent
+        self._outdated = version(db) != VERSION
+        self._successor: Index | None = None
+        self._retired: list[tuple[Pool, apsw.Connection, Mirror, Path]] = []
         db.set_wal_hook(self._on_commit)
 
     @classmethod
@@ -58,49 +88,138 @@ class Index(Finds, Graph, Vocabulary, Reads):
         *,
         segment_bytes: int = SEGMENT_BYTES,
         clock: Callable[[], int] = time.time_ns,
+        budget: int = BUDGET,
     ) -> "Index":
-        """Open the index in `folder`; one that is damaged or of another version starts empty."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = folder / "index.db"
-        if _mark(file).exists():
-            _discard(folder, "it was found damaged")
+        """Open the index in `folder`; one that is damaged or can't be read starts empty.
+
+        `budget` is how many bytes full text may take.
+        """
+        settle(folder)
+        index = cls._open(folder, segment_bytes, clock, budget)
+        if index._outdated:
+            log(
+                logging.WARNING,
+                "the index is of an older version: it serves until it is built anew",
+            )
+            index.target()
+        return index
+
+    @classmethod
+    def _open(
+        cls,
+        place: Path,
+        segment_bytes: int,
+        clock: Callable[[], int],
+        budget: int,
+        lock: "threading.Lock | None" = None,
+    ) -> "Index":
+        file = place / FILE
+        if damage_mark(place).exists():
+            discard(place, "it was found damaged")
         try:
-            db = connect_writer(file)
+            db = connect_writer(file, budget)
         except _UNSOUND as error:
-            _discard(folder, str(error))
-            db = connect_writer(file)
-        if version(db) != VERSION:
+            discard(place, str(error))
+            db = connect_writer(file, budget)
+        if version(db) not in (VERSION, *READABLE):
             db.close(True)
-            _discard(folder, "its format is of another version")
-            db = connect_writer(file)
+            discard(place, "its format is of another version")
+            db = connect_writer(file, budget)
         last = db.execute("SELECT coalesce(max(segment), 0) FROM notes").get
-        mirror = Mirror(folder / "mirror", last, segment_bytes)
+        mirror = Mirror(place / "mirror", last, segment_bytes)
         Compaction(db, mirror).reconcile()
-        return cls(file, db, mirror, clock)
+        return cls(file, db, mirror, clock, budget, lock)
 
     @property
     def is_complete(self) -> bool:
         """Whether a whole scan was ever stored: an index in the making must not pass for the vault."""
-        return self._complete.exists()
+        return complete_mark(self._file.parent).exists()
 
     def set_complete(self) -> None:
         """A whole scan is stored."""
-        self._complete.touch(mode=0o600)
+        complete_mark(self._file.parent).touch(mode=0o600)
 
     @property
-    def _complete(self) -> Path:
-        return self._file.with_name("complete")
+    def needs_rebuild(self) -> bool:
+        """Whether another index should take this one's place."""
+        return self._outdated or self._is_damaged or request_mark(self._folder).exists()
+
+    @property
+    def _is_damaged(self) -> bool:
+        return damage_mark(self._file.parent).exists()
+
+    def target(self) -> "Index":
+        """What a scan should fill: this index, or the one that shall take its place."""
+        if not self.needs_rebuild:
+            return self
+        with self._lock:
+            known = self._successor
+            if known is None or known._is_damaged:
+                if known is not None:
+                    known._dispose()
+                self._successor = known = self._succeeded()
+        return known
+
+    def _succeeded(self) -> "Index":
+        place = spare(self._folder, self._file.parent)
+        limit = self._mirror.segment_bytes
+        successor = Index._open(place, limit, self._clock, self._budget, self._lock)
+        # Revisions go on rising, so that no cached set of one generation passes for another's.
+        revision = time.time_ns() // 1000
+        successor._db.execute("UPDATE revision SET n=?", (revision,))
+        return successor
+
+    def promote(self) -> None:
+        """Let the successor, which is complete, take over; what it replaces is deleted by `tend`."""
+        with self._lock:
+            successor = self._successor
+            if successor is None:
+                return
+            self._retired.append((self._pool, self._db, self._mirror, self._file.parent))
+            self._parts, self._db, self._file = successor._parts, successor._db, successor._file
+            self._names = {}
+            self._outdated = False
+            self._db.set_wal_hook(self._on_commit)
+            self._successor = None
+            request_mark(self._folder).unlink(missing_ok=True)
+        log(logging.INFO, "the index was built anew")
+
+    def _clear_retired(self) -> None:
+        """Delete what was replaced, now that whoever was reading it has had some time."""
+        while self._retired:
+            pool, db, mirror, place = self._retired.pop()
+            pool.close()
+            db.close(True)
+            mirror.close()
+            clear(place)
 
     def close(self) -> None:
         """End it: the database is checkpointed when its last connection closes."""
-        self._pool.close()
         with self._lock:
-            self._db.close(True)
-            self._mirror.close()
+            self._clear_retired()
+            if self._successor is not None:
+                self._successor._dispose()
+            self._dispose()
+
+    def _dispose(self) -> None:
+        self._pool.close()
+        self._db.close(True)
+        self._mirror.close()
+
+    def _written(self) -> list["Index"]:
+        """Who should learn of a change: with a successor, this one only while it is sound."""
+        successor = self._successor
+        if successor is None:
+            return [self]
+        return [successor] if self._outdated or self._is_damaged else [self, successor]
 
     def put(self, items: Sequence[Document], *, max_bytes: int = MAX_INDEXED) -> None:
         """Store notes with everything they say. Larger ones, and binary ones, get a warning."""
         items = list({item.path: item for item in items}.values())
+        for index in self._written():
+            index._put(items, max_bytes)
+
+    def _put(self, items: Sequence[Document], max_bytes: int) -> None:
         # Parsing is most of the work, so it's done before anybody has to wait for the lock.
         facts = {}
         for item in items:
@@ -112,23 +231,29 @@ class Index(Finds, Graph, Vocabulary, Reads):
 
     def put_files(self, entries: Sequence[Entry]) -> None:
         """Store attachments and folders."""
-        with self._transaction() as transaction:
-            transaction.put_files(entries)
+        for index in self._written():
+            with index._transaction() as transaction:
+                transaction.put_files(entries)
 
     def touch(self, path: str, stat: FileStat, racy: bool) -> None:
         """Take over a stat: the content is what it was."""
-        with self._transaction() as transaction:
-            transaction.touch(path, stat, racy)
+        for index in self._written():
+            with index._transaction() as transaction:
+                transaction.touch(path, stat, racy)
 
     def remove(self, paths: Sequence[str], *, before_ns: int | None = None) -> None:
         """Forget files; unknown paths are passed over, and rows that are newer than `before_ns`."""
-        with self._transaction() as transaction:
-            transaction.remove(paths, before_ns)
+        for index in self._written():
+            with index._transaction() as transaction:
+                transaction.remove(paths, before_ns)
 
     def rename(self, old: str, new: str, disk: str, stat: FileStat) -> bool:
         """Give a file another path; a folder takes along what is in it. False when unknown."""
-        with self._transaction() as transaction:
-            return transaction.rename(old, new, disk, stat)
+        found = False
+        for index in self._written():
+            with index._transaction() as transaction:
+                found = transaction.rename(old, new, disk, stat) or found
+        return found
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the database as far as readers allow."""
@@ -139,12 +264,71 @@ class Index(Finds, Graph, Vocabulary, Reads):
         """Rewrite segments that are mostly dead; how many bytes that gave back."""
         freed = 0
         with self._writing() as db:
-            candidates = Compaction(db, self._mirror).candidates(max_dead_ratio)
+            mirror = self._mirror
+            candidates = Compaction(db, mirror).candidates(max_dead_ratio)
         for segment in candidates:
-            with self._writing() as db, db:
-                freed += Compaction(db, self._mirror).rewrite(segment)
-            self._mirror.retire([segment])
+            with self._writing() as db:
+                if self._mirror is not mirror:
+                    break
+                with db:
+                    freed += Compaction(db, mirror).rewrite(segment)
+            mirror.retire([segment])
         return freed
+
+    def usage(self) -> Usage:
+        """What full text takes of its budget."""
+        if self._outdated:
+            return Usage(0, self._budget, 0)
+        with self._read() as db:
+            return usage(db, self._budget)
+
+    def tend(self) -> int:
+        """Keep full text within its budget, and fill what room there is; how many notes came back.
+
+        What was used since the last time comes back first, then the rest as far as there is room.
+        One call brings back a part: call it again and again.
+        """
+        with self._lock:
+            self._clear_retired()
+        if self._outdated or self._is_damaged:
+            return 0
+        used = self._uses.take()
+        with self._writing() as db, db:
+            wanted = mark_used(db, used, self._clock())
+        over = True
+        while over:
+            with self._writing() as db, db:
+                over = bool(evict(db, self._budget))
+        with self._read() as db:
+            wanted += returning(db, self._budget, _MOST_BACK)
+        return self._bring_back(list(dict.fromkeys(wanted))) if wanted else 0
+
+    def _bring_back(self, notes: Sequence[int]) -> int:
+        """Index the full text of evicted notes again, from the mirror."""
+        texts: dict[int, tuple[str, tuple[Any, ...]]] = {}
+        room = _MOST_BACK_BYTES
+        for note in notes:
+            row = next(iter(self._rows("WHERE id=?", note)), None)
+            data = self._mirror.text(row.segment, row.offset, row.length, row.etag) if row else None
+            if row is None or data is None or row.etag is None:
+                continue
+            facts = derive(row.path, data, MAX_INDEXED)
+            if facts.text:
+                texts[note] = row.etag, facts.text
+            room -= len(data)
+            if room < 0:
+                break
+        with self._writing() as db, db:
+            found = [
+                (note, used_ns, text)
+                for note, (etag, text) in texts.items()
+                # It may have changed, and so come back, since its text was read.
+                if (used_ns := last_use(db, note)) is not None
+                and select(db, "SELECT etag FROM notes WHERE id=?", note) == [(etag,)]
+            ]
+            hold(db, found)
+            evict(db, self._budget)
+        return len(found)
 
     def check(self) -> list[str]:
         """Everything SQLite finds wrong; it reads the whole database."""
@@ -164,7 +348,7 @@ class Index(Finds, Graph, Vocabulary, Reads):
             with db:
                 transaction = Transaction(db, self._mirror, self._clock(), max_bytes, names)
                 yield transaction
-                transaction.finish()
+                transaction.finish(self._budget)
             self._names = names if len(names) < _MOST_NAMES else {}
             if self._wal_pages > _WAL_PAGES:
                 self._checkpoint(db)
@@ -175,19 +359,20 @@ class Index(Finds, Graph, Vocabulary, Reads):
             yield self._db
 
     @contextmanager
-    def _read(self) -> Iterator[apsw.Connection]:
-        with self._sound(), super()._read() as db:
+    def _read(self, pool: Pool | None = None) -> Iterator[apsw.Connection]:
+        with self._sound(), super()._read(pool) as db:
             yield db
 
     @contextmanager
     def _sound(self) -> Iterator[None]:
-        """Damage found while running is marked, so that the next start begins anew."""
+        """Damage found while running is marked, so that another index is built."""
+        place = self._file.parent
         try:
             yield
         except (apsw.CorruptError, apsw.NotADBError) as error:
-            _mark(self._file).touch()
+            damage_mark(place).touch()
             raise Unavailable(
-                "The index is damaged.", "Restart the server: it then builds the index anew."
+                "The index is damaged and is being built anew.", "Try again in a minute."
             ) from error
 
     def _checkpoint(self, db: apsw.Connection) -> None:
@@ -198,14 +383,3 @@ class Index(Finds, Graph, Vocabulary, Reads):
     def _on_commit(self, _db: apsw.Connection, _name: str, pages: int) -> int:
         self._wal_pages = pages
         return apsw.SQLITE_OK
-
-
-def _mark(file: Path) -> Path:
-    return file.with_name("damaged")
-
-
-def _discard(folder: Path, reason: str) -> None:
-    log(logging.WARNING, "the index is built anew", reason=reason)
-    for name in ("index.db", "index.db-wal", "index.db-shm", "damaged", "complete"):
-        (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / "mirror", ignore_errors=True)

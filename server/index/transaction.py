@@ -12,6 +12,7 @@ import apsw
 
 from server.index.content import clear_content, insert_content
 from server.index.facts import Facts, derive
+from server.index.fulltext import evict
 from server.index.links import Names, Resolver, refresh_names, refresh_source
 from server.index.mirror import Mirror
 from server.index.names import folder_of, key_of, link_name
@@ -76,7 +77,8 @@ class Transaction:
             (row[0], new.item.path, new.facts) for row, new in zip(rows, fresh, strict=True)
         ]
         self._forget_names()
-        insert_content(self._db, contents, self._resolver)
+        used_ns = {row[0]: self._used(new) for row, new in zip(rows, fresh, strict=True)}
+        insert_content(self._db, contents, self._resolver, used_ns)
 
     def put_files(self, entries: Iterable[Entry]) -> None:
         """Store attachments and folders, of which only a stat is known; so are notes that are
@@ -132,8 +134,9 @@ class Transaction:
             self._reread(known, new)
         return True
 
-    def finish(self) -> None:
-        """Settle what the changes mean for other notes, and remember the changes."""
+    def finish(self, budget: int) -> None:
+        """Settle what the changes mean for other notes and the budget, and remember the changes."""
+        evict(self._db, budget)
         self._forget_names()
         refresh_names(self._db, self._resolver, self._names)
         if self._changes:
@@ -179,6 +182,10 @@ class Transaction:
         """When the content was in the vault: of two looks the later one counts, whoever stores first."""
         return self._now if item.looked_ns is None else item.looked_ns
 
+    def _used(self, new: _Fresh) -> int:
+        """A change is a use; of a note that is merely new to the index its own time tells more."""
+        return self._now if new.known else min(self._now, new.item.stat.mtime_ns)
+
     def _file(
         self, path: str, disk: str, kind: Kind, stat: FileStat, known: Row | None
     ) -> tuple[Any, ...]:
@@ -219,7 +226,7 @@ class Transaction:
         clear_content(self._db, [known.id])
         self._db.execute("UPDATE notes SET title=? WHERE id=?", (facts.title, known.id))
         self._forget_names()
-        insert_content(self._db, [(known.id, new, facts)], self._resolver)
+        insert_content(self._db, [(known.id, new, facts)], self._resolver, {known.id: self._now})
 
     def _doubt(self, path: str) -> None:
         """Have the next scan read and store the file, whatever its stat says."""

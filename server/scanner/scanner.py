@@ -42,6 +42,7 @@ class Progress:
     last_error: str | None = None
     last_seconds: float | None = None
     held_removals: int = 0
+    rebuilding: bool = False
 
 
 @dataclass(slots=True)
@@ -75,6 +76,7 @@ class Scanner:
     ) -> None:
         self._vault = vault
         self._index = index
+        self._target = index
         self._workers = workers
         self._storers = Workers("store", size=2)
         self._telemetry = telemetry
@@ -132,9 +134,10 @@ class Scanner:
         with self._scanning:
             started, started_ns = time.perf_counter(), time.time_ns()
             generation = self._vault.guard.pin().generation
+            self._target = self._index.target()
             # The snapshot comes before the walk: what is written meanwhile can look new or changed,
             # which costs a second look, but never removed.
-            known = self._index.snapshot()
+            known = self._target.snapshot()
             self._set(phase="walking", done=0, total=0)
             seen = walk(self._vault, self._workers, self._timeout)
             if (
@@ -157,7 +160,7 @@ class Scanner:
         known_paths = {row.path: row for row in known}
         others = [e for e in (*changes.added, *changes.modified) if e.kind != "note"]
         if others:
-            self._index.put_files(others)
+            self._target.put_files(others)
         notes = [e for e in (*changes.modified, *changes.added) if e.kind == "note"]
         gone = {row.path: row for row in vanished}
         moved_from = {row.etag: row for row in vanished if row.kind == "note" and row.etag}
@@ -170,7 +173,7 @@ class Scanner:
             documents = self._sort(self._read(batch), known_paths, moved_from, gone, report)
             # Two batches are on their way while the next is read: parsing one overlaps with
             # SQLite's work on the other.
-            storing.append(self._storers.submit(self._index.put, documents))
+            storing.append(self._storers.submit(self._target.put, documents))
             if len(storing) > 2:
                 storing.popleft().result()
             self._set(phase="reading", done=start + len(batch), total=len(notes))
@@ -214,7 +217,7 @@ class Scanner:
         for read in reads:
             entry, row = read.entry, known.get(read.entry.path)
             if read.found is None:
-                self._index.put_files([entry])
+                self._target.put_files([entry])
                 continue
             data, stat = read.found.content.data, read.found.content.stat
             racy = is_racy(stat.mtime_ns, read.looked_ns)
@@ -233,11 +236,11 @@ class Scanner:
 
     def _move(self, source: Known, entry: Entry, stat: FileStat, racy: bool) -> bool:
         """Follow a rename; False when either path was written since the snapshot."""
-        now = self._index.get(source.path)
-        if now is None or now.etag != source.etag or self._index.get(entry.path) is not None:
+        now = self._target.get(source.path)
+        if now is None or now.etag != source.etag or self._target.get(entry.path) is not None:
             return False
-        self._index.rename(source.path, entry.path, entry.disk, stat)
-        self._index.touch(entry.path, stat, racy)
+        self._target.rename(source.path, entry.path, entry.disk, stat)
+        self._target.touch(entry.path, stat, racy)
         return True
 
     def _remove(self, paths: list[str], known: int, started_ns: int, report: Report) -> None:
@@ -254,7 +257,7 @@ class Scanner:
             )
             return
         self._held_since = None
-        self._index.remove(paths, before_ns=started_ns)
+        self._target.remove(paths, before_ns=started_ns)
         report.removed = len(paths)
 
     def _hold(self) -> bool:
@@ -270,7 +273,10 @@ class Scanner:
 
     def _finished(self, report: Report, seconds: float, *, has_notes: bool) -> None:
         self._vault.guard.remember(populated=has_notes)
-        self._index.set_complete()
+        self._target.set_complete()
+        if self._target is not self._index:
+            self._index.promote()
+            self._target = self._index
         self._telemetry.scans.labels("ok").inc()
         self._telemetry.scan_seconds.observe(seconds)
         self._telemetry.scan_last.set(self._now())
@@ -296,6 +302,14 @@ class Scanner:
         self._telemetry.notes.set(self._index.counts().notes)
         for part, size in self._index.sizes().items():
             self._telemetry.index_bytes.labels(part).set(size)
+        self.publish_usage()
+
+    def publish_usage(self) -> None:
+        """Set the gauges that describe the budget of full text."""
+        usage = self._index.usage()
+        self._telemetry.index_budget.set(usage.budget)
+        self._telemetry.index_used.set(usage.used)
+        self._telemetry.index_evicted.set(usage.evicted)
 
     def _failed(self, why: str) -> None:
         self._telemetry.scans.labels("failed").inc()
@@ -310,7 +324,7 @@ class Scanner:
         was = self.progress
         self.progress = Progress(
             phase, done, total, was.first_done, was.last_success, last_error or was.last_error,
-            was.last_seconds, was.held_removals,
+            was.last_seconds, was.held_removals, self._target is not self._index,
         )  # fmt: skip
         self._telemetry.scan_progress.set(done / total if total else 0)
         if total >= 2000 and done and done % 2000 == 0:

@@ -309,6 +309,7 @@ class Finding:
             if room < 0:
                 break
             matches.append(match)
+        self._index.use(match.path for match in reversed(matches))
         truncated = capped or offset + len(matches) < len(found)
         return Matches(matches, len(found), truncated, capped, self._clock.now())
 

@@ -9,7 +9,7 @@ from server.vault.guard import Guard
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """`stale` with `as_of` while the vault can't be reached; `incomplete` until the first scan is done."""
+    """`stale` with `as_of` while the vault can't be reached; `incomplete` while not all is indexed."""
 
     stale: bool | None = None
     as_of: str | None = None
@@ -23,13 +23,20 @@ class Clock:
         self._guard = guard
         self._scanner = scanner
 
-    def now(self) -> Freshness:
-        """The freshness of an answer from the index."""
+    def now(self, *, evicted: int = 0) -> Freshness:
+        """The freshness of an answer from the index; `evicted` notes were not searched by text."""
         progress = self._scanner.progress
-        incomplete = None
+        gaps = list[str]()
         if not progress.first_done:
             part = f"{100 * progress.done // progress.total} %" if progress.total else "walking"
-            incomplete = f"first scan still running ({part})"
+            gaps.append(f"first scan still running ({part})")
+        elif progress.rebuilding:
+            done = 100 * progress.done // progress.total if progress.total else 0
+            gaps.append(f"the index is being built anew ({done} %)")
+        if evicted:
+            notes = "1 note is" if evicted == 1 else f"{evicted} notes are"
+            gaps.append(f"{notes} not in the full-text index")
+        incomplete = "; ".join(gaps) or None
         if self._guard.health.ok:
             return Freshness(incomplete=incomplete)
         return Freshness(True, iso(progress.last_success or self._guard.health.since), incomplete)

@@ -108,7 +108,9 @@ class Graph:
                 after = max(0, offset - links)
                 items += spoken[after : after + limit - len(items)]
             total = links + len(spoken)
-            return BacklinkPage(target.path, items, total, capped, self._clock.now())
+            evicted = self._index.usage().evicted if mentions else 0
+            freshness = self._clock.now(evicted=evicted)
+            return BacklinkPage(target.path, items, total, capped, freshness)
 
         return await self._local.run_async(Deadline.after(_TIMEOUT), run)
 

@@ -71,6 +71,7 @@ class Loader:
         if row is not None and row.etag and _same(row, entry) and self._trusts(row):
             data = self._index.text(row)
             if data is not None:
+                self._index.use([row.path])
                 return Loaded(row.path, data, row.etag, entry.stat)
         looked = time.time_ns()
         found = self._vault.read(path)
@@ -103,6 +104,7 @@ class Loader:
                 health.hint or "Try again in a moment.",
             )
         row = exact[0]
+        self._index.use([row.path])
         return Loaded(
             row.path,
             data,

@@ -129,12 +129,13 @@ class Packing:
         candidates.sort(key=lambda c: (-c.score, c.row.path, c.line))
         chosen, left = _fitting(candidates, max_chars)
         excerpts = self._excerpts(chosen)
+        self._index.use(excerpt.path for excerpt in excerpts)
         return Pack(
             excerpts,
             found.total,
             sum(len(excerpt.text) for excerpt in excerpts),
             left or found.total > len(hits),
-            self._clock.now(),
+            self._clock.now(evicted=self._index.usage().evicted),
         )
 
     def _rarity(self, words: Iterable[str]) -> dict[str, float]:

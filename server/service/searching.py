@@ -14,7 +14,7 @@ from server.errors import InvalidRequest, NotFound
 from server.index.finds import Found, FoundNote, Scope, Sort
 from server.index.store import Index
 from server.models import Caller
-from server.query.tree import Node, PropertyTest, walk, wanted_texts
+from server.query.tree import Node, PropertyTest, Text, walk, wanted_texts
 from server.service.asking import Mode, condition
 from server.service.freshness import Clock, Freshness, iso_ns
 from server.service.globs import matcher
@@ -105,6 +105,7 @@ class Searching:
                 "Nothing to search for.", "Give query, tags, properties or path_scope."
             )
         sees = self._access.sees(caller)
+        by_text = any(isinstance(part, Text) for part in walk(node))
 
         def run() -> Page:
             self._check(scopes, sees)
@@ -118,7 +119,9 @@ class Searching:
             )
             items = self._full(found, node) if full else self._brief(found, node, sort)
             truncated = offset + len(items) < found.total
-            return Page(items, found.total, truncated, self._clock.now())
+            self._index.use(hit.row.path for hit in reversed(found.hits))
+            evicted = self._index.usage().evicted if by_text else 0
+            return Page(items, found.total, truncated, self._clock.now(evicted=evicted))
 
         return await self._local.run_async(Deadline.after(self._timeout), run)
 

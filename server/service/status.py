@@ -32,7 +32,6 @@ class Status:
         mount: Workers,
         *,
         protocol: Callable[[], str],
-        budget_mb: int,
         tools: Mapping[str, str],
     ) -> None:
         self._guard = guard
@@ -44,7 +43,6 @@ class Status:
         self._local = local
         self._mount = mount
         self._protocol = protocol
-        self._budget_mb = budget_mb
         self._tools = tools
 
     async def health(self, caller: Caller) -> dict[str, Any]:
@@ -90,8 +88,7 @@ class Status:
         }
 
     def _index_part(self) -> dict[str, Any]:
-        counts, sizes, progress = self._index.counts(), self._index.sizes(), self._scanner.progress
-        used = round(sum(sizes.values()) / 1024 / 1024, 1)
+        counts, usage, progress = self._index.counts(), self._index.usage(), self._scanner.progress
         return {
             "notes": counts.notes,
             "attachments": counts.attachments,
@@ -102,17 +99,23 @@ class Status:
             else None,
             "last_error": progress.last_error,
             "held_removals": progress.held_removals or None,
-            "used_mb": used,
-            "budget_mb": self._budget_mb,
-            "used_percent": round(100 * used / self._budget_mb, 1),
+            "used_mb": _mb(usage.used),
+            "budget_mb": _mb(usage.budget),
+            "used_percent": round(100 * usage.used / usage.budget, 1),
+            "evicted_notes": usage.evicted,
+            "disk_mb": _mb(sum(self._index.sizes().values())),
             "memory_mb": _resident_mb(),
         }
+
+
+def _mb(size: float) -> float:
+    return round(size / 1024 / 1024, 1)
 
 
 def _resident_mb() -> float | None:
     try:
         with open("/proc/self/statm", encoding="ascii") as statm:
-            return round(int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024 / 1024, 1)
+            return _mb(int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
     except OSError:
         return None
 

@@ -32,7 +32,11 @@ GOOD: dict[str, dict[str, Any]] = {
     "note_info": {"path": "devlog/api.md"},
     "note_read_many": {"paths": ["devlog/api.md", "absent.md"], "include_metadata": True},
     "note_outline": {"path": "devlog/api.md"},
-    "search_notes": {"mode": "hybrid", "query": "needle OR words", "path_scope": ["notes", "devlog"]},
+    "search_notes": {
+        "mode": "hybrid",
+        "query": "needle OR words",
+        "path_scope": ["notes", "devlog"],
+    },
     "context_pack": {"question": "Where is the second needle?"},
     "list_tags": {},
     "list_properties": {},

@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from server import __version__
+from server.app import open_app
 from server.cli import main
+from server.index.store import Index
 from server.models import etag_of
-from server.settings import Settings
+from server.settings import Settings, load
 from server.vault.guard import Guard
 from server.vault.identity import IdentityFile
 from server.vault.journal import Journal, Record
@@ -110,6 +112,7 @@ def test_the_settings_as_json(
         ["stdio"],
         ["journal"],
         ["adopt"],
+        ["reindex"],
         ["config", "check", "--json"],
     ],
 )
@@ -231,6 +234,67 @@ def test_there_is_nothing_to_adopt(vault: Path, capsys: Capture) -> None:
     assert problems == [
         "vault-mcp: The vault folder does not exist. Create or mount it; VAULT_PATH names it."
     ]
+
+
+# -- building the index anew ------------------------------------------------------------------------
+
+
+def paths_of(state: Path) -> list[str]:
+    index = Index.open(state / "slot-0" / "index")
+    try:
+        return index.paths()
+    finally:
+        index.close()
+
+
+def test_the_index_is_built_anew(vault: Path, tmp_path: Path, capsys: Capture) -> None:
+    for number in range(600):
+        (vault / f"{number}.md").write_text(f"text {number}")
+    assert main(["reindex"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "The index is new: 600 notes."
+    assert lines[-2] == "indexing 100 %"
+    assert all(line.startswith("indexing ") for line in lines[:-1])
+    first = paths_of(tmp_path / "state")
+    assert len(first) == 600
+    (vault / "0.md").unlink()
+    assert main(["reindex"]) == 0
+    assert capsys.readouterr().out.endswith("The index is new: 599 notes.\n")
+    assert set(first) - set(paths_of(tmp_path / "state")) == {"0.md"}
+
+
+def test_a_bar_on_a_terminal(vault: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    (vault / "a.md").write_text("text")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["reindex"]) == 0
+    out = capsys.readouterr().out
+    assert out.endswith(f"\r[{'#' * 40}] 100 %\nThe index is new: 1 notes.\n")
+
+
+def test_without_its_vault_the_old_index_stays(
+    vault: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (vault / "a.md").write_text("text")
+    assert main(["reindex"]) == 0
+    vault.rename(tmp_path / "elsewhere")
+    capsys.readouterr()
+    assert main(["reindex"]) == 1
+    said = capsys.readouterr().err
+    assert "vault-mcp: The vault folder does not exist." in said
+    assert "The old index stays." in said
+    assert paths_of(tmp_path / "state") == ["a.md"]
+
+
+def test_a_running_server_builds_its_index_anew(
+    vault: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (vault / "a.md").write_text("text")
+    with open_app(load()) as app:
+        wait_for(lambda: app.scanner.progress.first_done)
+        assert main(["reindex"]) == 0
+        assert capsys.readouterr().out.startswith("slot-0: its server builds the index anew")
+        wait_for(lambda: not app.index.needs_rebuild)
+        assert app.index.paths() == ["a.md"]
 
 
 # -- serving --------------------------------------------------------------------------------------
