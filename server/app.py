@@ -203,7 +203,6 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         interval=settings.scan_interval,
         timeout=max(30.0, settings.mount_timeout),
     )
-    stack.callback(scanner.close)
     loader = Loader(vault, index, mount, local, patience=min(3.0, settings.mount_timeout))
     recovery = Recovery(vault, journal, telemetry, on_write=loader.store_written)
     access = Access()

@@ -128,10 +128,6 @@ class Workers:
             for job in jobs:
                 self._abandon(job, deadline)
 
-    def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-        """Begin `call` and don't wait for it."""
-        return self._submit(lambda: call(*args, **kwargs)).future
-
     def close(self) -> None:
         """Let idle threads end; stuck ones are left to the operating system."""
         with self._lock:

@@ -7,9 +7,7 @@ without a complete walk of a mount that was the same and healthy before and afte
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Literal
 
@@ -78,7 +76,6 @@ class Scanner:
         self._index = index
         self._target = index
         self._workers = workers
-        self._storers = Workers("store", size=2)
         self._telemetry = telemetry
         self._interval = interval
         self._timeout = timeout
@@ -107,10 +104,6 @@ class Scanner:
             quickly = max(pause - 2 * spent, spent)
             self._wake.wait(quickly if report is not None else min(2.0, self._interval))
             self._wake.clear()
-
-    def close(self) -> None:
-        """Let the storing threads end."""
-        self._storers.close()
 
     def wake(self) -> None:
         """Make `run` scan now (the mount came back, somebody asks, the server stops)."""
@@ -165,20 +158,14 @@ class Scanner:
         gone = {row.path: row for row in vanished}
         moved_from = {row.etag: row for row in vanished if row.kind == "note" and row.etag}
         self._set(phase="reading", done=0, total=len(notes))
-        storing: deque[Future[None]] = deque()
         for start in range(0, len(notes), _BATCH):
             if self._stopping.is_set():
                 raise Unavailable("The server is stopping.")
             batch = notes[start : start + _BATCH]
             documents = self._sort(self._read(batch), known_paths, moved_from, gone, report)
-            # Two batches are on their way while the next is read: parsing one overlaps with
-            # SQLite's work on the other.
-            storing.append(self._storers.submit(self._target.put, documents))
-            if len(storing) > 2:
-                storing.popleft().result()
+            if documents:
+                self._target.put(documents)
             self._set(phase="reading", done=start + len(batch), total=len(notes))
-        for stored in storing:
-            stored.result()
         self._remove(list(gone), len(known), started_ns, report)
         return report
 
