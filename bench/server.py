@@ -82,7 +82,14 @@ class Server:
                 raise Unmeasured("the server ended: " + self._log.read_text()[-2000:])
             return _status(self.port, path) == 200
 
-        return wait_until(answers, seconds, f"{path} never answered 200", pause=0.01)
+        began = time.perf_counter()
+        otherwise = f"{path} never answered 200"
+        try:
+            return wait_until(answers, min(2.0, seconds), otherwise, pause=0.01)
+        except Unmeasured:
+            # Whoever asks a hundred times a second measures his own questions.
+            rest = seconds - (time.perf_counter() - began)
+            return wait_until(answers, rest, otherwise, pause=0.1)
 
 
 class Client:

@@ -83,9 +83,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    gc.disable()
     sample = Path(arguments.sample).absolute() if arguments.sample else None
     settings = _configured(sample)
-    from server.app import http_door, open_app  # noqa: PLC0415 - see the module's docstring
+    # All of it before the app is open, whose scanner would have to share the interpreter with it.
+    import server.doors.http  # noqa: PLC0415 - see the module's docstring
+    import server.doors.mcp
+    from server.app import http_door, open_app  # noqa: PLC0415
     from server.doors.serve import serve_http  # noqa: PLC0415
 
     with open_app(settings) as app:
@@ -98,6 +102,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _stdio(_arguments: argparse.Namespace) -> int:
+    gc.disable()
     settings = _configured(None)
     import asyncio  # noqa: PLC0415
 
@@ -106,6 +111,7 @@ def _stdio(_arguments: argparse.Namespace) -> int:
 
     with open_app(settings) as app:
         limit = 2 * settings.max_note_bytes + (1 << 20)
+        _collect_seldom()
         asyncio.run(serve_stdio(stdio_door(app), max_message_bytes=limit))
     return 0
 
@@ -236,12 +242,17 @@ def _configured(sample: Path | None) -> Settings:
     return settings
 
 
-def _welcome(settings: Settings, port: int) -> None:
-    # What was built by now stays: looking through it again would hold up a search for 0.1 s.
-    gc.collect()
+def _collect_seldom() -> None:
+    """Look for garbage again, which is a sixth of the time of all imports when they are going on."""
+    # What was built by now stays: looking through it would hold up a search for 0.1 s.
     gc.freeze()
     # Indexing makes rows by the thousand, none of them in a cycle.
     gc.set_threshold(20_000, 20, 50)
+    gc.enable()
+
+
+def _welcome(settings: Settings, port: int) -> None:
+    _collect_seldom()
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
     header = ' --header "Authorization: Bearer $AUTH_TOKEN"' if settings.auth == "token" else ""
