@@ -8,7 +8,7 @@ from operator import and_, or_
 
 from server.index.names import key_of
 from server.index.schema import select
-from server.index.sets import Sets, members, of
+from server.index.sets import Sets, members, of, weight
 from server.index.text import phrase
 from server.index.values import Asked, asked
 from server.query.tree import (
@@ -130,7 +130,9 @@ class Conditions:
         if scope.match is None:
             return self._sets.select(f"id FROM notes WHERE {where}", *bindings)
         statement = f"SELECT id, path FROM notes WHERE {where}"  # noqa: S608 - our own words
-        return self._sets.get(scope, lambda: self._matching(scope, statement, bindings))
+        return self._sets.get(
+            scope, lambda: self._matching(scope, statement, bindings), weight
+        )
 
     def _matching(self, scope: Scope, statement: str, bindings: tuple[str, ...]) -> int:
         rows = select(self._sets.db, statement, *bindings)

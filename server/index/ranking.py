@@ -19,7 +19,7 @@ from typing import Literal
 
 from server.index.conditions import MATCHING, expression
 from server.index.schema import select
-from server.index.sets import MEMBER, Sets, blob, members, of
+from server.index.sets import MEMBER, Sets, blob, members, of, weight
 from server.query.tree import Text, either
 
 Sort = Literal["relevance", "modified_desc", "path_asc", "created", "title"]
@@ -98,12 +98,23 @@ class Ranking:
         return page
 
     def _scored(self) -> Scored:
-        """The hits that are to be ranked and match one of the texts, with BM25's raw values."""
+        """The hits that are to be ranked and match one of the texts, with BM25's raw values.
+
+        The best come first.
+        """
         chosen = self._hits if self._total <= _RANKED else self._newest() | self._named()
+        # To match a phrase again for every page takes longer than all the rest.
+        return self._sets.get(
+            ("scores", self._query, chosen),
+            lambda: self._score(chosen),
+            lambda found: weight(chosen) + 100 * len(found),
+        )
+
+    def _score(self, chosen: int) -> Scored:
         where = f"fts MATCH ? AND {MEMBER.format(id='rowid')}"
         statement = f"SELECT rowid, {_BM25} FROM fts WHERE {where}"  # noqa: S608 - our own words
         rows = select(self._sets.db, statement, self._query, blob(chosen))
-        return [(note, -rank) for note, rank in rows]
+        return sorted(((note, -rank) for note, rank in rows), key=lambda hit: -hit[1])
 
     def _newest(self) -> int:
         """Some hundred of the newest hits, by sets of the newest notes that other queries share."""
@@ -128,7 +139,6 @@ class Ranking:
         """The first `count` of them with final scores, the best first and equals by path."""
         if len(found) > count:
             # Recency can't lift a hit over the last one of the page from further below.
-            found.sort(key=lambda hit: -hit[1])
             least = found[count - 1][1] / (1 + _GAIN)
             found = [hit for hit in found if hit[1] >= least]
         raw = dict(found)
@@ -156,4 +166,9 @@ class Ranking:
         return sum(rarity) * _REACH * len(self._texts) / len(counts)
 
     def _count(self, source: str, *bindings: str) -> int:
-        return int(select(self._sets.db, f"SELECT count(*) FROM {source}", *bindings)[0][0])  # noqa: S608
+        statement = f"SELECT count(*) FROM {source}"  # noqa: S608 - our own words
+        return self._sets.get(
+            (statement, bindings),
+            lambda: int(select(self._sets.db, statement, *bindings)[0][0]),
+            lambda _: 64,
+        )

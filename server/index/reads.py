@@ -13,7 +13,7 @@ from server.index.names import key_of
 from server.index.pool import Pool
 from server.index.reading import Reading, reading
 from server.index.rows import COLUMNS, Counts, LinkRow, Located, Row, SnapshotRow, row_of
-from server.index.schema import BUDGET, select
+from server.index.schema import BUDGET, at_once, select
 from server.index.suggest import near_misses
 from server.models import Kind
 
@@ -35,6 +35,7 @@ class Reads:
         # One reference: who takes rows and texts together must take both of one generation.
         self._parts = (Pool(file, budget=budget), mirror)
         self._uses = Uses()
+        self._counted = (-1, Counts(0, 0, 0, 0))
 
     @property
     def _pool(self) -> Pool:
@@ -144,12 +145,14 @@ class Reads:
             yield look
 
     def counts(self) -> Counts:
-        rows = self._all("SELECT kind, count(*), sum(words) FROM notes GROUP BY kind")
-        by_kind = {kind: (count, words) for kind, count, words in rows}
-        notes, words = by_kind.get("note", (0, 0))
-        return Counts(
-            notes, by_kind.get("attachment", (0, 0))[0], by_kind.get("folder", (0, 0))[0], words
-        )
+        """How much there is of each kind; counted once for each revision."""
+        with self._read() as db, at_once(db):
+            revision = int(select(db, "SELECT n FROM revision")[0][0])
+            known, counts = self._counted
+            if known != revision:
+                counts = _counts(db)
+                self._counted = revision, counts
+        return counts
 
     def sizes(self) -> dict[str, int]:
         """Bytes on disk by part: db, wal, mirror."""
@@ -181,6 +184,14 @@ class Reads:
     def _read(self, pool: Pool | None = None) -> Iterator[apsw.Connection]:
         with (pool or self._pool).connection() as db:
             yield db
+
+
+def _counts(db: apsw.Connection) -> Counts:
+    rows = select(db, "SELECT kind, count(*), sum(words) FROM notes GROUP BY kind")
+    by_kind = {kind: (count, words) for kind, count, words in rows}
+    notes, words = by_kind.get("note", (0, 0))
+    attachments, folders = by_kind.get("attachment", (0, 0)), by_kind.get("folder", (0, 0))
+    return Counts(notes, attachments[0], folders[0], words)
 
 
 def _below(folder: str, depth: int | None, kind: Kind | None) -> tuple[str, list[Any]]:

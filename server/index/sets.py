@@ -9,11 +9,13 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 
 from server.index.schema import select
+
+T = TypeVar("T")
 
 MEMBER = "substr(?, {id}, 1) = x'01'"
 """SQL: whether the note {id} is in the set that is bound (by `blob`)."""
@@ -45,36 +47,38 @@ def members(notes: int) -> Iterator[int]:
 
 
 class Cache:
-    """Sets that were asked for lately, so that the next page and the next filter cost little.
+    """What was worked out lately, so that the next page and the next filter cost little.
 
-    Only sets of one revision are ever in it; whatever changes what a note is or says has to raise
-    the revision.
+    Only what is true of one revision is ever in it; whatever changes what a note is or says has to
+    raise the revision.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._revision = -1
-        self._sets: OrderedDict[Any, int] = OrderedDict()
+        self._known: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._bytes = 0
 
-    def get(self, revision: int, key: Any) -> int | None:
+    def get(self, revision: int, key: Any) -> Any:
+        """None when it isn't known."""
         with self._lock:
-            if revision != self._revision or key not in self._sets:
+            if revision != self._revision or key not in self._known:
                 return None
-            self._sets.move_to_end(key)
-            return self._sets[key]
+            self._known.move_to_end(key)
+            return self._known[key][0]
 
-    def put(self, revision: int, key: Any, notes: int) -> None:
+    def put(self, revision: int, key: Any, value: Any, size: int) -> None:
+        """Keep a value that takes about `size` bytes."""
         with self._lock:
             if revision < self._revision:
                 return
             if revision > self._revision:
-                self._sets.clear()
+                self._known.clear()
                 self._revision, self._bytes = revision, 0
-            self._bytes += _size(notes) - _size(self._sets.pop(key, 0))
-            self._sets[key] = notes
-            while self._bytes > _CACHED_BYTES and len(self._sets) > 1:
-                self._bytes -= _size(self._sets.popitem(last=False)[1])
+            self._bytes += size - self._known.pop(key, (None, 0))[1]
+            self._known[key] = value, size
+            while self._bytes > _CACHED_BYTES and len(self._known) > 1:
+                self._bytes -= self._known.popitem(last=False)[1][1]
 
 
 class Sets:
@@ -86,17 +90,17 @@ class Sets:
         moment = "SELECT n, (SELECT coalesce(max(id), 0) FROM notes) FROM revision"
         self.revision, self._largest = select(db, moment)[0]
 
-    def get(self, key: Any, make: Callable[[], int]) -> int:
-        """The set that `key` stands for, made unless it was made before."""
-        known = self._cache.get(self.revision, key)
+    def get(self, key: Any, make: Callable[[], T], size: Callable[[T], int]) -> T:
+        """What `key` stands for, made unless it was made before; None can't be kept."""
+        known: T | None = self._cache.get(self.revision, key)
         if known is None:
             known = make()
-            self._cache.put(self.revision, key, known)
+            self._cache.put(self.revision, key, known, size(known))
         return known
 
     def select(self, source: str, *bindings: Any) -> int:
         """The set of what `SELECT <source>` gives: one column of ids."""
-        return self.get((source, bindings), lambda: self._selected(source, bindings))
+        return self.get((source, bindings), lambda: self._selected(source, bindings), weight)
 
     def _selected(self, source: str, bindings: tuple[Any, ...]) -> int:
         # One JSON text comes over from SQLite several times faster than as many rows.
@@ -110,5 +114,6 @@ class Sets:
         return self.select("id FROM notes WHERE kind='note'")
 
 
-def _size(notes: int) -> int:
+def weight(notes: int) -> int:
+    """The bytes that a set takes."""
     return 64 + notes.bit_length() // 8

@@ -119,8 +119,9 @@ class Packing:
     ) -> Pack:
         sees = self._access.sees(caller)
         node = either([Text(word) for word in words])
-        found = self._index.find(node, scopes=scopes, limit=_NOTES)
-        hits = [hit for hit in found.hits if sees(hit.row.path)]
+        folders = self._index.visible(sees)
+        found = self._index.find(node, scopes=scopes, folders=folders, limit=_NOTES)
+        hits = found.hits
         rarity = self._rarity(words)
         # Passages are cut so that a few of them fit under a small cap, too.
         size = max(_SMALLEST, min(_PASSAGE, max_chars // 3))

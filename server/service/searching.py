@@ -20,7 +20,7 @@ from server.service.freshness import Clock, Freshness, iso_ns
 from server.service.globs import matcher
 from server.service.room import ROOM, fitting, short
 from server.service.snippets import CHARS, Snippets
-from server.service.trimming import few_properties, few_tags, shares
+from server.service.trimming import LEAST, few_properties, few_tags, shares
 from server.vault.obsidian import ObsidianLinks
 from server.vault.paths import parse_folder
 from server.workers import Deadline, Workers
@@ -156,8 +156,8 @@ class Searching:
         ]
         lengths = shares([_weight(item) for item in bare], ranked=sort == "relevance")
         return [
-            replace(item, snippet=snippets.of(self._text(hit), chars))
-            for item, hit, chars in zip(bare, found.hits, lengths, strict=True)
+            replace(item, snippet=_within(snippets, self._text(hit), room))
+            for item, hit, room in zip(bare, found.hits, lengths, strict=True)
         ]
 
     def _full(self, found: Found, node: Node | None) -> list[Item]:
@@ -217,6 +217,13 @@ def _scope(raw: str) -> Scope:
     # A glob is tied to the root by any slash but one at its end; only then its folders are known.
     below = "/".join(part for part in fixed if part) if "/" in pattern.rstrip("/") else ""
     return Scope(parse_folder(below), pattern, matcher(pattern))
+
+
+def _within(snippets: Snippets, text: str, room: int) -> str:
+    """A snippet of about `room` bytes: in some scripts a character takes three of them."""
+    snippet = snippets.of(text, room)
+    size = len(snippet.encode())
+    return snippet if size <= room else snippets.of(text, max(LEAST, room * len(snippet) // size))
 
 
 def _weight(item: Item) -> int:

@@ -11,7 +11,7 @@ from server.service.snippets import CHARS
 
 ITEM_BYTES = 290
 """What a hit may take on average."""
-_LEAST = 32
+LEAST = 32
 """Shorter snippets say nothing."""
 _TAGS, _PROPERTIES, _ITEMS, _VALUE = 3, 2, 2, 40
 _TOLD_ELSEWHERE = frozenset(("tags", "tag", "title", "aliases", "alias", "cssclasses", "cssclass"))
@@ -36,11 +36,11 @@ def few_properties(properties: Mapping[str, Any], asked: Collection[str]) -> dic
 
 
 def shares(weights: Sequence[int], *, ranked: bool) -> Iterator[int]:
-    """How long each snippet may be when the items weigh so much without it."""
+    """How many bytes each snippet may take when the items weigh so much without it."""
     left = ITEM_BYTES * len(weights) - sum(weights)
     for count in range(len(weights), 0, -1):
         share = left * 2 // (count + 1) if ranked else left // count
-        chars = min(CHARS, max(_LEAST, share))
+        chars = min(CHARS, max(LEAST, share))
         left -= chars
         yield chars
 
