@@ -130,9 +130,7 @@ class Conditions:
         if scope.match is None:
             return self._sets.select(f"id FROM notes WHERE {where}", *bindings)
         statement = f"SELECT id, path FROM notes WHERE {where}"  # noqa: S608 - our own words
-        return self._sets.get(
-            scope, lambda: self._matching(scope, statement, bindings), weight
-        )
+        return self._sets.get(scope, lambda: self._matching(scope, statement, bindings), weight)
 
     def _matching(self, scope: Scope, statement: str, bindings: tuple[str, ...]) -> int:
         rows = select(self._sets.db, statement, *bindings)

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import apsw
 
 from server.index.facts import Facts
-from server.index.fulltext import hold
+from server.index.fulltext import Texts
 from server.index.links import Resolver
 from server.index.schema import DETAILS
+from server.index.tallies import count_in
 from server.index.values import comparable, created
 
 _INSERTS = {
@@ -29,7 +30,6 @@ _CREATED = "UPDATE notes SET created_ns=? WHERE id=?"
 _CLEAR = (
     *(f"DELETE FROM {table} WHERE note=?" for table in DETAILS),  # noqa: S608 - our own names
     "DELETE FROM links WHERE src=?",
-    "DELETE FROM fts WHERE rowid=?",
     "DELETE FROM fulltext WHERE note=?",
 )
 
@@ -38,6 +38,7 @@ def insert_content(
     db: apsw.Connection,
     notes: Sequence[tuple[int, str, Facts]],
     resolver: Resolver,
+    texts: Texts,
     used_ns: Mapping[int, int],
 ) -> None:
     """Store what the notes (id, path, facts) say; their rows in `notes` are there already."""
@@ -48,18 +49,20 @@ def insert_content(
         db.executemany(statement, rows)
     dated = [(when, note) for note, _, facts in notes if (when := created(facts.props)) is not None]
     db.executemany(_CREATED, dated)
-    hold(db, [(note, used_ns[note], facts.text) for note, _, facts in notes if facts.text])
     links = [
         (note, resolver.resolve(link[3], path, note), *link)
         for note, path, facts in notes
         for link in facts.links
     ]
     db.executemany(_LINK, links)
+    count_in(db, [note for note, _, _ in notes])
+    texts.hold([(note, used_ns[note], facts.text) for note, _, facts in notes if facts.text])
 
 
-def clear_content(db: apsw.Connection, notes: Iterable[int]) -> None:
+def clear_content(db: apsw.Connection, notes: Iterable[int], texts: Texts) -> None:
     """Delete what the notes say; links of others that lead to them are left to be resolved."""
     bindings = [(note,) for note in notes]
     if bindings:
         for statement in _CLEAR:
             db.executemany(statement, bindings)
+        texts.drop(note for (note,) in bindings)

@@ -24,6 +24,7 @@ _ROOM = 0.95
 _MOST_USES = 10_000
 
 _INSERT = "INSERT INTO fts(rowid, title, aliases, headings, tags, body) VALUES(?,?,?,?,?,?)"
+_DELETE = "DELETE FROM fts WHERE rowid=?"
 # Not REPLACE: that would take the old row away without its trigger.
 _WEIGH = (
     "INSERT INTO fulltext(note, bytes, used_ns, held) VALUES(?,?,?,1) "
@@ -68,12 +69,35 @@ class Uses:
         return taken
 
 
-def hold(db: apsw.Connection, texts: Sequence[tuple[int, int, tuple[Any, ...]]]) -> None:
-    """Index the texts of (note, when it was used, text); none of them is in the index."""
-    db.executemany(_INSERT, [(note, *text) for note, _, text in texts])
-    db.executemany(_WEIGH, [(note, _weight(text), used_ns) for note, used_ns, text in texts])
-    if texts:
-        db.execute(_REVISED)
+class Texts:
+    """The full text that a transaction takes away and puts in, all of it at its end.
+
+    From then on every statement with a trigger would make FTS5 set a savepoint, too.
+    """
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+        self._gone: set[int] = set()
+        self._come: dict[int, tuple[Any, ...]] = {}
+
+    def hold(self, texts: Sequence[tuple[int, int, tuple[Any, ...]]]) -> None:
+        """Index the texts of (note, when it was used, text); none of them is in the index."""
+        weights = [(note, _weight(text), used_ns) for note, used_ns, text in texts]
+        self._db.executemany(_WEIGH, weights)
+        self._come.update((note, text) for note, _, text in texts)
+
+    def drop(self, notes: Iterable[int]) -> None:
+        """Forget the texts of these notes."""
+        for note in notes:
+            self._come.pop(note, None)
+            self._gone.add(note)
+
+    def flush(self) -> None:
+        """Do all of it."""
+        if self._come:
+            self._db.execute(_REVISED)
+        self._db.executemany(_DELETE, [(note,) for note in self._gone])
+        self._db.executemany(_INSERT, [(note, *text) for note, text in self._come.items()])
 
 
 def evict(db: apsw.Connection, budget: int) -> int:
@@ -87,8 +111,8 @@ def evict(db: apsw.Connection, budget: int) -> int:
             break
         chosen.append((note,))
         over -= size
-    db.executemany("DELETE FROM fts WHERE rowid=?", chosen)
     db.executemany("UPDATE fulltext SET held=0 WHERE note=?", chosen)
+    db.executemany(_DELETE, chosen)
     if chosen:
         db.execute(_REVISED)
     return len(chosen)

@@ -13,8 +13,8 @@ import apsw
 
 from server.index.tallies import TALLIES
 
-VERSION = 5
-READABLE = frozenset({4})
+VERSION = 6
+READABLE = frozenset({4, 5})
 """Older versions whose tables the queries of this one can read: they serve until a new index is built."""
 
 TABLES = """

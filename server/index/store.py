@@ -17,7 +17,7 @@ from server.errors import Unavailable
 from server.index.compaction import Compaction
 from server.index.facts import derive
 from server.index.finds import Finds
-from server.index.fulltext import Usage, evict, hold, last_use, mark_used, returning, usage
+from server.index.fulltext import Texts, Usage, evict, last_use, mark_used, returning, usage
 from server.index.generations import (
     FILE,
     clear,
@@ -31,6 +31,7 @@ from server.index.generations import (
 from server.index.graph import Graph
 from server.index.links import Names
 from server.index.mirror import SEGMENT_BYTES, Mirror
+from server.index.moves import Moves
 from server.index.pool import Pool
 from server.index.reads import Reads
 from server.index.rows import Counts, Document, LinkRow, Located, Row, SnapshotRow
@@ -50,7 +51,7 @@ _MOST_NAMES = 50_000
 _UNSOUND = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.SQLError)
 
 
-class Index(Finds, Graph, Vocabulary, Reads):
+class Index(Finds, Graph, Moves, Vocabulary, Reads):
     """Reads from any thread; writes one at a time, each a transaction.
 
     When it turns out to be damaged, is of an older version, or when somebody wants it to be built
@@ -326,7 +327,9 @@ class Index(Finds, Graph, Vocabulary, Reads):
                 if (used_ns := last_use(db, note)) is not None
                 and select(db, "SELECT etag FROM notes WHERE id=?", note) == [(etag,)]
             ]
-            hold(db, found)
+            texts = Texts(db)
+            texts.hold(found)
+            texts.flush()
             evict(db, self._budget)
         return len(found)
 

@@ -1,11 +1,17 @@
-"""How often tags, property keys and values occur in each folder, kept up by triggers.
+"""How often tags, property keys and values occur in each folder.
 
 Counting rows when somebody asks takes longer the larger the vault is; these tables are as large as
 its vocabulary. They are counted by folder, so that access and scope are applied before any sum.
 
-A note is there while its rows come and go, and its properties are written and deleted in their
-order: the items of one list stand side by side, and only one of them counts.
+What comes is counted many notes at a time; what goes, or moves to another folder, by triggers. A note
+is there while its rows come and go, and its properties are deleted in their order: the items of one
+list stand side by side, and only one of them counts.
 """
+
+import json
+from collections.abc import Sequence
+
+import apsw
 
 SHORT_VALUE = 80
 """Longer values are told from each other nowhere; they are not counted."""
@@ -42,18 +48,11 @@ CREATE TABLE value_counts(
     PRIMARY KEY(key_lc, type, value, folder)) WITHOUT ROWID;
 CREATE INDEX value_counts_most ON value_counts(key_lc, n DESC);
 
-CREATE TRIGGER tags_come AFTER INSERT ON tags BEGIN
-    INSERT INTO tag_counts VALUES(NEW.tag_lc, {_sql(_FOLDER, "NEW")}, 1, NEW.direct) {_PLUS_TAG};
-END;
 CREATE TRIGGER tags_go AFTER DELETE ON tags BEGIN
     UPDATE tag_counts SET n=n-1, direct=direct-OLD.direct
     WHERE tag_lc=OLD.tag_lc AND folder={_sql(_FOLDER, "OLD")};
     DELETE FROM tag_counts
     WHERE tag_lc=OLD.tag_lc AND folder={_sql(_FOLDER, "OLD")} AND n=0;
-END;
-CREATE TRIGGER props_come AFTER INSERT ON props WHEN NOT {_sql(_BESIDE, "NEW", "-1")} BEGIN
-    INSERT INTO prop_counts
-    VALUES(NEW.key_lc, {_sql(_SHAPE, "NEW")}, {_sql(_FOLDER, "NEW")}, 1) {_PLUS};
 END;
 CREATE TRIGGER props_go AFTER DELETE ON props WHEN NOT {_sql(_BESIDE, "OLD", "+1")} BEGIN
     UPDATE prop_counts SET n=n-1
@@ -61,10 +60,6 @@ CREATE TRIGGER props_go AFTER DELETE ON props WHEN NOT {_sql(_BESIDE, "OLD", "+1
     DELETE FROM prop_counts
     WHERE key_lc=OLD.key_lc AND type={_sql(_SHAPE, "OLD")} AND folder={_sql(_FOLDER, "OLD")}
     AND n=0;
-END;
-CREATE TRIGGER values_come AFTER INSERT ON props WHEN {_sql(_COUNTED, "NEW")} BEGIN
-    INSERT INTO value_counts
-    VALUES(NEW.key_lc, NEW.type, NEW.value, {_sql(_FOLDER, "NEW")}, 1) {_PLUS};
 END;
 CREATE TRIGGER values_go AFTER DELETE ON props WHEN {_sql(_COUNTED, "OLD")} BEGIN
     UPDATE value_counts SET n=n-1
@@ -84,3 +79,19 @@ WHEN NEW.folder_id IS NOT OLD.folder_id BEGIN
     FROM props p JOIN {_BOTH} WHERE p.note=NEW.id AND {_sql(_COUNTED, "p")} {_PLUS};
 END;
 """  # noqa: S608 - our own names
+
+_NOTES = "JOIN notes o ON o.id=p.note WHERE p.note IN (SELECT value FROM json_each(?1))"
+_COME = (
+    f"INSERT INTO tag_counts SELECT p.tag_lc, o.folder_id, count(*), sum(p.direct) FROM tags p {_NOTES} "
+    f"GROUP BY 1, 2 {_PLUS_TAG}",
+    f"INSERT INTO prop_counts SELECT p.key_lc, {_sql(_SHAPE, 'p')}, o.folder_id, count(*) "
+    f"FROM props p {_NOTES} AND NOT {_sql(_BESIDE, 'p')} GROUP BY 1, 2, 3 {_PLUS}",
+    f"INSERT INTO value_counts SELECT p.key_lc, p.type, p.value, o.folder_id, count(*) "
+    f"FROM props p {_NOTES} AND {_sql(_COUNTED, 'p')} GROUP BY 1, 2, 3, 4 {_PLUS}",
+)
+
+
+def count_in(db: apsw.Connection, notes: Sequence[int]) -> None:
+    """Count the rows of notes that were just stored."""
+    for statement in _COME:
+        db.execute(statement, (json.dumps(notes),))

@@ -12,7 +12,7 @@ import apsw
 
 from server.index.content import clear_content, insert_content
 from server.index.facts import Facts, derive
-from server.index.fulltext import evict
+from server.index.fulltext import Texts, evict
 from server.index.links import Names, Resolver, refresh_names, refresh_source
 from server.index.mirror import Mirror
 from server.index.names import folder_of, key_of, link_name
@@ -56,6 +56,7 @@ class Transaction:
     ) -> None:
         self._db = db
         self._resolver = Resolver(db, names)
+        self._texts = Texts(db)
         self._known_names = names
         self._mirror = mirror
         self._now = now
@@ -68,7 +69,7 @@ class Transaction:
     def put(self, items: Iterable[Document], facts: Mapping[str, Facts]) -> None:
         """Store notes; `facts` may already hold what some of them say."""
         fresh = [new for item in _last(items) if (new := self._fresh(item, facts))]
-        clear_content(self._db, (new.known.id for new in fresh if new.known))
+        clear_content(self._db, (new.known.id for new in fresh if new.known), self._texts)
         texts = [new.item.data for new in fresh if new.facts.text]
         places = iter(self._mirror.append(texts) if texts else ())
         rows = [self._note(new, next(places) if new.facts.text else None) for new in fresh]
@@ -78,7 +79,7 @@ class Transaction:
         ]
         self._forget_names()
         used_ns = {row[0]: self._used(new) for row, new in zip(rows, fresh, strict=True)}
-        insert_content(self._db, contents, self._resolver, used_ns)
+        insert_content(self._db, contents, self._resolver, self._texts, used_ns)
 
     def put_files(self, entries: Iterable[Entry]) -> None:
         """Store attachments and folders, of which only a stat is known; so are notes that are
@@ -90,7 +91,7 @@ class Transaction:
             row = self._file(entry.path, entry.disk, entry.kind, entry.stat, known)
             warning = None
             if entry.kind == "note":
-                clear_content(self._db, [row[0]])
+                clear_content(self._db, [row[0]], self._texts)
                 warning = "too large to be read"
             rows.append((*row, None, None, None, 0, warning, False, self._now, None, None, None))
             same = known and FileStat(known.size, known.mtime_ns) == entry.stat
@@ -105,7 +106,7 @@ class Transaction:
         """Forget files; unknown paths are passed over, and rows that are newer than `before_ns`."""
         rows = [row for path in paths if (row := self._known(path))]
         gone = [row for row in rows if before_ns is None or row.indexed_at_ns <= before_ns]
-        clear_content(self._db, (row.id for row in gone if row.kind == "note"))
+        clear_content(self._db, (row.id for row in gone if row.kind == "note"), self._texts)
         self._db.executemany("DELETE FROM notes WHERE id=?", [(row.id,) for row in gone])
         self._names.update(link_name(key_of(row.path), row.kind) for row in gone)
         self._changes += [("deleted", row.path, None) for row in gone if row.kind != "folder"]
@@ -136,12 +137,13 @@ class Transaction:
 
     def finish(self, budget: int) -> None:
         """Settle what the changes mean for other notes and the budget, and remember the changes."""
-        evict(self._db, budget)
         self._forget_names()
         refresh_names(self._db, self._resolver, self._names)
         if self._changes:
             self._db.executemany(_CHANGE, [(self._now, *change) for change in self._changes])
             self._db.execute(_FORGET, (KEPT_CHANGES,))
+        self._texts.flush()
+        evict(self._db, budget)
 
     def _forget_names(self) -> None:
         """Let the names that changed be looked up anew."""
@@ -223,10 +225,11 @@ class Transaction:
             self._doubt(new)
             return
         facts = derive(new, data, self._max_bytes)
-        clear_content(self._db, [known.id])
+        clear_content(self._db, [known.id], self._texts)
         self._db.execute("UPDATE notes SET title=? WHERE id=?", (facts.title, known.id))
         self._forget_names()
-        insert_content(self._db, [(known.id, new, facts)], self._resolver, {known.id: self._now})
+        content, used_ns = [(known.id, new, facts)], {known.id: self._now}
+        insert_content(self._db, content, self._resolver, self._texts, used_ns)
 
     def _doubt(self, path: str) -> None:
         """Have the next scan read and store the file, whatever its stat says."""

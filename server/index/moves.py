@@ -1,0 +1,175 @@
+"""What moves mean for links: which would lead elsewhere, and where they would lead. Reads only.
+
+Which file a link means depends on its source's folder and on the files that have the name it asks
+for. So only links in moved notes and links that ask for a name that comes or goes are in doubt.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from server.index.links import Resolver, _Namesakes
+from server.index.names import key_of, link_name
+from server.index.reads import Reads
+from server.index.rows import Row
+from server.index.schema import at_once, select
+from server.markdown.elements import LinkKind
+from server.markdown.forms import Ends, folded, is_stale
+from server.models import kind_of
+
+After = Callable[[str, str], str | None]
+"""Which file a target means in a note, given by its new path, once the moves are made."""
+
+_Named = Iterable[tuple[int, str, str, str]]
+
+_LINK = "SELECT s.path, l.n, l.target, l.kind, d.path FROM json_each(?) j "
+_ASKING = (
+    f"{_LINK} CROSS JOIN links l ON l.name_lc=j.value "  # noqa: S608 - our own names
+    "CROSS JOIN notes s ON s.id=l.src LEFT JOIN notes d ON d.id=l.dst"
+)
+_MOVING = (
+    f"{_LINK} CROSS JOIN notes s ON s.path=j.value "  # noqa: S608 - our own names
+    "CROSS JOIN links l ON l.src=s.id LEFT JOIN notes d ON d.id=l.dst WHERE l.name_lc IS NOT NULL"
+)
+_NAMED = "SELECT id, path, key, kind FROM notes WHERE name_lc=?"
+_BELOW = "WHERE path > ? AND path < ? AND kind <> 'folder' ORDER BY path"
+_REFERENCES = (
+    "SELECT s.path, l.n, l.target, l.kind, l.sub FROM links l JOIN notes s ON s.id=l.src "
+    "WHERE l.dst=(SELECT id FROM notes WHERE path=?) AND l.sub IS NOT NULL ORDER BY s.path, l.n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A link that has to be looked at: the `n`th of the note `source`, which is its path now.
+
+    It leads to `now` and ought to lead to `wanted`, the same file at its new path; left as it is,
+    it would lead to `after`. Where `now` is None a file takes the name of one that was missing;
+    where `wanted` and `after` are the same, the link spells a place where the file no longer is.
+    """
+
+    source: str
+    n: int
+    target: str
+    kind: LinkKind
+    now: str | None
+    wanted: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A link to a section of a note: the `n`th of the note `source`."""
+
+    source: str
+    n: int
+    target: str
+    kind: LinkKind
+    section: str
+
+
+class _Foreseen(Resolver):
+    """Resolves links against the names that there will be. `ask` knows those that there are."""
+
+    def __init__(
+        self,
+        ask: Callable[[str], _Named],
+        moves: Mapping[str, str],
+        created: Iterable[str],
+        removed: Iterable[str],
+    ) -> None:
+        self._ask = ask
+        self._names = {}
+        self._paths: dict[int, str] = {}
+        arriving = dict.fromkeys((*moves.values(), *created))
+        self._gone = {*moves, *removed, *arriving}
+        self._arriving: dict[str | None, list[tuple[int, str, str, str]]] = {}
+        for n, path in enumerate(arriving):
+            key, kind = key_of(path), kind_of(path)
+            self._arriving.setdefault(link_name(key, kind), []).append((-1 - n, path, key, kind))
+
+    def lead(self, target: str, source: str) -> str | None:
+        """The path of the file that `target` will mean in the note `source`, or None."""
+        if not target:
+            return source
+        found = self.resolve(target, source, 0)
+        return None if found is None else self._paths[found]
+
+    def _namesakes(self, name: str) -> _Namesakes:
+        found = self._names.get(name)
+        if found is None:
+            rows = [row for row in self._ask(name) if row[1] not in self._gone]
+            rows += self._arriving.get(name, [])
+            self._paths.update((note, path) for note, path, _, _ in rows)
+            found = self._names[name] = _Namesakes(rows)
+        return found
+
+
+class Moves(Reads):
+    """Questions about files that are going to have another path; `moves` are old and new ones.
+
+    Moves are of files: `files_below` says which a folder takes along. All are made at once, so
+    that two files may change places.
+    """
+
+    def files_below(self, folder: str) -> list[Row]:
+        """Every note and attachment below a folder, in path order."""
+        if not folder:
+            return self._rows("WHERE kind <> 'folder' ORDER BY path")
+        return self._rows(_BELOW, f"{folder}/", f"{folder}0")
+
+    def links_in_doubt(
+        self, moves: Mapping[str, str], *, created: Iterable[str] = (), removed: Iterable[str] = ()
+    ) -> list[Doubt]:
+        """The links that would lead elsewhere or spell a place that is no more, by source and place."""
+        come, go = list(created), list(removed)
+        with self._read() as db, at_once(db):
+            foreseen = _Foreseen(lambda name: select(db, _NAMED, name), moves, come, go)
+            names = {_name(path) for path in (*moves, *moves.values(), *come, *go)}
+            asking = select(db, _ASKING, json.dumps(sorted(filter(None, names))))
+            moving = select(db, _MOVING, json.dumps(list(moves)))
+            doubts = list(_doubts({*asking, *moving}, foreseen, moves, set(go)))
+        return sorted(doubts, key=lambda doubt: (doubt.source, doubt.n))
+
+    def after(
+        self, moves: Mapping[str, str], *, created: Iterable[str] = (), removed: Iterable[str] = ()
+    ) -> After:
+        """A way to ask where targets would lead. It asks the index once for every name."""
+        return _Foreseen(lambda name: self._all(_NAMED, name), moves, created, removed).lead
+
+    def references_to(self, path: str, headings: Iterable[str] | None = None) -> list[Reference]:
+        """The links to sections of a note, its own among them, by source and place.
+
+        With `headings` only those in whose section one of these names occurs.
+        """
+        wanted = None if headings is None else {folded(heading) for heading in headings}
+        found = [Reference(*row) for row in self._all(_REFERENCES, path)]
+        return [link for link in found if wanted is None or wanted & _names_in(link.section)]
+
+
+def _name(path: str) -> str | None:
+    return link_name(key_of(path), kind_of(path))
+
+
+def _names_in(section: str) -> set[str]:
+    return {folded(section), *map(folded, section.split("#"))}
+
+
+def _doubts(
+    links: Iterable[tuple[Any, ...]],
+    foreseen: _Foreseen,
+    moves: Mapping[str, str],
+    removed: set[str],
+) -> Iterator[Doubt]:
+    for source, n, target, kind, now in links:
+        if source in removed:
+            continue
+        new_source = moves.get(source, source)
+        wanted = None if now is None or now in removed else moves.get(now, now)
+        after = foreseen.lead(target, new_source)
+        moved = new_source != source or wanted != now
+        if after != wanted or (
+            moved and is_stale(target, kind, Ends(source, new_source, now, wanted))
+        ):
+            yield Doubt(source, n, target, kind, now, wanted, after)
