@@ -87,9 +87,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     sample = Path(arguments.sample).absolute() if arguments.sample else None
     settings = _configured(sample)
     # All of it before the app is open, whose scanner would have to share the interpreter with it.
-    import server.doors.http  # noqa: PLC0415 - see the module's docstring
-    import server.doors.mcp
-    from server.app import http_door, open_app  # noqa: PLC0415
+    from server.app import http_door, open_app  # noqa: PLC0415 - see the module's docstring
+    from server.doors import http, mcp  # noqa: F401, PLC0415
     from server.doors.serve import serve_http  # noqa: PLC0415
 
     with open_app(settings) as app:

@@ -25,11 +25,11 @@ _Named = Iterable[tuple[int, str, str, str]]
 
 _LINK = "SELECT s.path, l.n, l.target, l.kind, d.path FROM json_each(?) j "
 _ASKING = (
-    f"{_LINK} CROSS JOIN links l ON l.name_lc=j.value "  # noqa: S608 - our own names
+    f"{_LINK} CROSS JOIN links l ON l.name_lc=j.value "
     "CROSS JOIN notes s ON s.id=l.src LEFT JOIN notes d ON d.id=l.dst"
 )
 _MOVING = (
-    f"{_LINK} CROSS JOIN notes s ON s.path=j.value "  # noqa: S608 - our own names
+    f"{_LINK} CROSS JOIN notes s ON s.path=j.value "
     "CROSS JOIN links l ON l.src=s.id LEFT JOIN notes d ON d.id=l.dst WHERE l.name_lc IS NOT NULL"
 )
 _NAMED = "SELECT id, path, key, kind FROM notes WHERE name_lc=?"

@@ -82,11 +82,11 @@ END;
 
 _NOTES = "JOIN notes o ON o.id=p.note WHERE p.note IN (SELECT value FROM json_each(?1))"
 _COME = (
-    f"INSERT INTO tag_counts SELECT p.tag_lc, o.folder_id, count(*), sum(p.direct) FROM tags p {_NOTES} "
-    f"GROUP BY 1, 2 {_PLUS_TAG}",
-    f"INSERT INTO prop_counts SELECT p.key_lc, {_sql(_SHAPE, 'p')}, o.folder_id, count(*) "
+    "INSERT INTO tag_counts SELECT p.tag_lc, o.folder_id, count(*), sum(p.direct) "  # noqa: S608
+    f"FROM tags p {_NOTES} GROUP BY 1, 2 {_PLUS_TAG}",
+    f"INSERT INTO prop_counts SELECT p.key_lc, {_sql(_SHAPE, 'p')}, o.folder_id, count(*) "  # noqa: S608
     f"FROM props p {_NOTES} AND NOT {_sql(_BESIDE, 'p')} GROUP BY 1, 2, 3 {_PLUS}",
-    f"INSERT INTO value_counts SELECT p.key_lc, p.type, p.value, o.folder_id, count(*) "
+    "INSERT INTO value_counts SELECT p.key_lc, p.type, p.value, o.folder_id, count(*) "  # noqa: S608
     f"FROM props p {_NOTES} AND {_sql(_COUNTED, 'p')} GROUP BY 1, 2, 3, 4 {_PLUS}",
 )
 
