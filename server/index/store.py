@@ -327,9 +327,9 @@ class Index(Finds, Graph, Moves, Vocabulary, Reads):
                 if (used_ns := last_use(db, note)) is not None
                 and select(db, "SELECT etag FROM notes WHERE id=?", note) == [(etag,)]
             ]
-            texts = Texts(db)
-            texts.hold(found)
-            texts.flush()
+            back = Texts(db)
+            back.hold(found)
+            back.flush()
             evict(db, self._budget)
         return len(found)
 
