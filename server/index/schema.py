@@ -99,7 +99,7 @@ _PRAGMAS = "PRAGMA mmap_size={}; PRAGMA cache_size=-8192; PRAGMA temp_store=MEMO
 
 def _pragmas(budget: int) -> str:
     # Every connection maps the file for itself: together they must not outgrow a small budget.
-    return _PRAGMAS.format(BUDGET // 2 if budget >= BUDGET else budget // 4)
+    return _PRAGMAS.format(min(BUDGET, budget) // 4)
 
 
 def connect_writer(file: Path, budget: int = BUDGET) -> apsw.Connection:

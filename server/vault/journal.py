@@ -13,8 +13,10 @@ import json
 import os
 import threading
 import time
+import unicodedata
+import uuid
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -113,6 +115,30 @@ class Journal:
         self._forget(record)
         for item in [item for item in self.items() if item.state == "aside"][:-KEEP_ASIDE]:
             item.file.unlink(missing_ok=True)
+
+    def redirect(self, old: str, new: str | None) -> list[tuple[str, str | None]]:
+        """Acknowledged writes at or below `old` shall come true at `new`, or, if that is None, not at
+        all; the ids of their records before and after.
+        """
+        changed: list[tuple[str, str | None]] = []
+        if not self._sizes:
+            return changed
+        for item in self.items():
+            record = item.record
+            if item.state != "applied" or not f"{record.disk}/".startswith(f"{old}/"):
+                continue
+            if new is None:
+                changed.append((record.id, None))
+            else:
+                disk = new + record.disk[len(old) :]
+                path = unicodedata.normalize("NFC", disk)
+                # Like a new note: when the mount loses it there, it has to be written there.
+                moved = replace(record, id=uuid.uuid4().hex[:16], disk=disk, path=path, base=None)
+                self.prepare(moved, item.data())
+                self.applied(moved)
+                changed.append((record.id, moved.id))
+            self.done(record)
+        return changed
 
     def take_over(self, folder: Path) -> int:
         """Move the open writes of an abandoned journal into this one; returns how many."""

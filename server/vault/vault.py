@@ -9,14 +9,15 @@ import logging
 import time
 import unicodedata
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 from server.errors import Conflict, NotFound, TooLarge, VaultError
 from server.models import Content, Entry, NotePath, etag_of
 from server.telemetry import Telemetry, log
-from server.vault import files
+from server.vault import files, relocation
 from server.vault.guard import Guard, Pin
 from server.vault.journal import Journal, Record
 from server.vault.locks import PathLocks
@@ -53,6 +54,14 @@ class Written:
     uploaded: bool
     at_ns: int
     """When it was made, taken while no other writer could follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What changed its place: as it was, and as it is."""
+
+    before: relocation.Place
+    after: relocation.Place
 
 
 class Vault:
@@ -94,17 +103,77 @@ class Vault:
         Raises `Conflict` when others keep changing it, `Unavailable` or `Timeout` with nothing
         written, and whatever `change` raises.
         """
-        with self._locks.hold(path_key(path), deadline):
-            for attempt in range(_ATTEMPTS):
-                deadline.check()
-                try:
-                    return self._guarded(lambda pin: self._try_edit(pin, path, change, deadline))
-                except BaseChanged:
-                    time.sleep(min(0.001 * 2**attempt, 0.1))
-        raise Conflict(
-            f"{path!r} keeps changing under the write; nothing was written.",
-            "Read it and try again.",
-        )
+        with self.hold([path], deadline):
+            return self.edit_held(path, change, deadline)
+
+    @contextmanager
+    def hold(self, paths: Iterable[str], deadline: Deadline) -> Iterator[None]:
+        """Keep other writers of this process away from some paths. Not twice in one thread."""
+        with ExitStack() as stack:
+            # In one order, so that two batches can't wait for each other.
+            for key in sorted({path_key(path) for path in paths}):
+                stack.enter_context(self._locks.hold(key, deadline))
+            yield
+
+    def edit_held(self, path: NotePath, change: Change, deadline: Deadline) -> Written:
+        """`edit` for who holds the path already."""
+        for attempt in range(_ATTEMPTS):
+            deadline.check()
+            try:
+                return self._guarded(lambda pin: self._try_edit(pin, path, change, deadline))
+            except BaseChanged:
+                time.sleep(min(0.001 * 2**attempt, 0.1))
+        raise _unsteady(path)
+
+    def read_held(self, path: NotePath) -> Found | None:
+        """`read` for who holds the path already."""
+        return self._guarded(lambda pin: self._read(pin, path))
+
+    def find_held(self, path: str) -> relocation.Place | None:
+        """What is at a path, a folder too; None when there is nothing."""
+        return self._guarded(lambda pin: self._find(pin, path))
+
+    def move_held(self, old: str, new: str, deadline: Deadline) -> "Moved":
+        """Give a file or folder that the caller holds another path.
+
+        Raises `NotFound`, `Conflict` when something is there already, or `Unavailable`.
+        """
+
+        def run(pin: Pin) -> Moved:
+            writer = self.choose_writer(pin)
+            before, after = relocation.move(pin, writer, old, new, deadline)
+            # What waits to be known safe has to come true at its new place.
+            self._redirect(before.disk, after.disk)
+            return Moved(before, after)
+
+        return self._guarded(run)
+
+    def remove_held(self, path: str, etag: str, deadline: Deadline) -> relocation.Place:
+        """Delete a file that the caller holds. Raises `Conflict` unless it has this etag."""
+
+        def run(pin: Pin) -> relocation.Place:
+            writer = self.choose_writer(pin)
+            try:
+                gone = relocation.remove(pin, writer, path, etag, self._max_bytes, deadline)
+            except BaseChanged:
+                raise _unsteady(path) from None
+            self._redirect(gone.disk, None)
+            return gone
+
+        return self._guarded(run)
+
+    def _find(self, pin: Pin, path: str) -> relocation.Place | None:
+        try:
+            with files.spot(pin.root, path) as at:
+                return relocation.place_of(at) if at.exists else None
+        except NotFound:
+            return None
+
+    def _redirect(self, old: str, new: str | None) -> None:
+        for was, now in self._journal.redirect(old, new):
+            generation = self.generations.pop(was, None)
+            if now is not None and generation is not None:
+                self.generations[now] = generation
 
     def _guarded(self, call: Callable[[Pin], T]) -> T:
         try:
@@ -215,6 +284,12 @@ class Vault:
             self._journal.done(record)
         except OSError:
             log(logging.ERROR, "a finished journal entry can't be removed", id=record.id)
+
+
+def _unsteady(path: str) -> Conflict:
+    return Conflict(
+        f"{path!r} keeps changing under the write; nothing was written.", "Read it and try again."
+    )
 
 
 def _record(what: Replacement, protocol: str) -> Record:
