@@ -15,20 +15,24 @@ from server.access import Access
 from server.catalog.dispatch import Dispatcher
 from server.catalog.table import INSTRUCTIONS, in_toolsets
 from server.errors import Unauthorized, VaultError
+from server.history.store import History
 from server.index.store import Index
 from server.models import Caller
 from server.scanner.scanner import Scanner
 from server.search.ripgrep import Ripgrep, find_rg
 from server.service import Service
+from server.service.editing import Editing
 from server.service.finding import Finding
 from server.service.freshness import Clock
 from server.service.graph import Graph
 from server.service.loading import Loader
 from server.service.notes import Notes
+from server.service.once import Once
 from server.service.packing import Packing
 from server.service.searching import Searching
 from server.service.status import Status
 from server.service.vocabulary import Vocabulary
+from server.service.writing import Writing
 from server.settings import Settings
 from server.state import Slot, abandoned_slots, claim_slot
 from server.telemetry import Telemetry, log
@@ -37,6 +41,7 @@ from server.vault.guard import Guard
 from server.vault.identity import IdentityFile
 from server.vault.journal import Journal
 from server.vault.obsidian import ObsidianLinks
+from server.vault.plans import Plans
 from server.vault.recovery import Recovery
 from server.vault.vault import Vault
 from server.workers import Workers
@@ -62,6 +67,8 @@ class App:
     index: Index
     journal: Journal
     recovery: Recovery
+    plans: Plans
+    history: History
     scanner: Scanner
     service: Service
     dispatcher: Dispatcher
@@ -89,7 +96,7 @@ def open_app(settings: Settings) -> Iterator[App]:
     with contextlib.ExitStack() as stack:
         stack.callback(slot.release)
         app = _build(settings, slot, stack)
-        _take_over(settings, slot, app.journal)
+        _take_over(settings, slot, app)
         stopping = threading.Event()
         threads = [
             threading.Thread(target=run, name=name, daemon=True, args=(stopping,))
@@ -205,19 +212,36 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
     )
     loader = Loader(vault, index, mount, local, patience=min(3.0, settings.mount_timeout))
     recovery = Recovery(vault, journal, telemetry, on_write=loader.store_written)
+    plans = Plans(slot.folder / "plans", vault, loader.take_in)
+    history = History.open(
+        settings.state_dir / "history",
+        max_bytes=settings.history_mb * 1024 * 1024,
+        max_age_days=settings.history_days,
+    )
+    stack.callback(history.close)
     access = Access()
     rg = find_rg()
     obsidian = _obsidian(settings, identity)
     clock = Clock(guard, scanner)
-    notes = Notes(
+    notes = Notes(index, loader, access, obsidian, local)
+    editing = Editing(
         vault,
-        index,
+        plans,
+        history,
         loader,
         access,
-        obsidian,
         mount,
-        local,
-        write_timeout=3 * settings.mount_timeout,
+        mode=settings.write_mode,
+        timeout=3 * settings.mount_timeout,
+    )
+    writing = Writing(
+        editing,
+        Once(history, loader, local),
+        vault,
+        index,
+        history,
+        access,
+        obsidian,
         max_bytes=settings.max_note_bytes,
     )
     asked = (access, clock, obsidian, local)
@@ -226,7 +250,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         finding=Finding(index, Ripgrep(rg), *asked, telemetry),
         searching=Searching(index, *asked),
         packing=Packing(index, *asked),
-        graph=Graph(index, notes, *asked),
+        graph=Graph(index, notes, editing, *asked),
         vocabulary=Vocabulary(index, *asked),
         status=Status(
             guard,
@@ -240,11 +264,14 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
             protocol=lambda: writers.current(guard),
             tools={},
         ),
+        editing=editing,
+        writing=writing,
     )
     dispatcher = Dispatcher(in_toolsets(settings.toolsets), service, telemetry)
     return App(
-        settings, telemetry, guard, vault, index, journal, recovery, scanner, service, dispatcher
-    )
+        settings, telemetry, guard, vault, index, journal, recovery, plans, history, scanner, service,
+        dispatcher,
+    )  # fmt: skip
 
 
 def _obsidian(settings: Settings, identity: IdentityFile) -> Callable[[], ObsidianLinks]:
@@ -265,10 +292,11 @@ def _obsidian(settings: Settings, identity: IdentityFile) -> Callable[[], Obsidi
     return links
 
 
-def _take_over(settings: Settings, slot: Slot, journal: Journal) -> None:
+def _take_over(settings: Settings, slot: Slot, app: App) -> None:
     for other in abandoned_slots(settings.state_dir, slot):
         try:
-            taken = journal.take_over(other.folder / "journal")
+            taken = app.journal.take_over(other.folder / "journal")
+            taken += app.plans.take_over(other.folder / "plans")
             if taken:
                 log(logging.WARNING, "took over the journal of a server that died", entries=taken)
         finally:
@@ -283,6 +311,8 @@ def _care(app: App, stopping: threading.Event) -> None:
         try:
             with contextlib.suppress(VaultError):
                 app.recovery.settle()
+                if not app.plans.settle():
+                    app.service.editing.settle()
             if app.index.needs_rebuild and not app.scanner.progress.rebuilding:
                 app.scanner.wake()
             app.index.tend()
@@ -290,6 +320,7 @@ def _care(app: App, stopping: threading.Event) -> None:
             app.index.checkpoint()
             if time.monotonic() - compacted > _COMPACT_SECONDS:
                 app.index.compact()
+                app.history.tidy()
                 compacted = time.monotonic()
         except Exception as error:  # noqa: BLE001 - tidying must never take the server down
             log(logging.ERROR, "what is left to tidy could not be", why=repr(error))

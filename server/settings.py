@@ -86,6 +86,15 @@ class Settings(BaseModel):
     toolsets: Annotated[tuple[Toolset, ...], BeforeValidator(_listed)] = Field(
         TOOLSETS, description="Which groups of tools to offer."
     )
+    write_mode: Literal["on", "off", "dry-run"] = Field(
+        "on", description="`off` refuses every write, `dry-run` shows its diff and writes nothing."
+    )
+    history_days: float = Field(
+        90.0, gt=0, le=36500, description="Days to keep what notes said before they were changed."
+    )
+    history_mb: int = Field(
+        512, ge=1, description="Room for that; beyond it the oldest goes first."
+    )
     max_note_mb: float = Field(
         10, gt=0, le=200, description="Largest note to read, write or index."
     )

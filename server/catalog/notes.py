@@ -16,6 +16,11 @@ from server.service.room import fitting, short
 Path = Annotated[str, Field(description="Vault path of the note, like 'devlog/api.md'")]
 
 
+Key = Annotated[
+    str | None, Field(description="Any unique text: a retry with it isn't written twice")
+]
+
+
 class NoteMetadata(Output):
     title: str
     tags: list[str] | None = None
@@ -301,22 +306,26 @@ class NoteUpsertInput(Input):
         None,
         description="YAML properties of a new note, like {'tags': ['devlog']}; ignored on append",
     )
+    idempotency_key: Key = None
 
 
 class NoteUpsertOutput(Output):
     path: str
     created: bool
     etag: str
-    bytes: int
-    uploaded: bool
+    bytes: int | None = None
+    uploaded: bool | None = None
+    replayed: bool | None = None
+    dry_run: bool | None = None
+    diff: str | None = None
     obsidian_url: str | None = None
 
 
 async def _note_upsert(service: Service, caller: Caller, args: NoteUpsertInput) -> NoteUpsertOutput:
-    written = await service.notes.upsert(caller, args.path, args.content, args.frontmatter)
-    return NoteUpsertOutput.model_validate(
-        {name: getattr(written, name) for name in NoteUpsertOutput.model_fields}
+    written = await service.writing.upsert(
+        caller, args.path, args.content, args.frontmatter, args.idempotency_key
     )
+    return NoteUpsertOutput.model_validate(written)
 
 
 NOTE_UPSERT = Operation(

@@ -83,7 +83,7 @@ class _Foreseen(Resolver):
         self._names = {}
         self._paths: dict[int, str] = {}
         arriving = dict.fromkeys((*moves.values(), *created))
-        self._gone = {*moves, *removed, *arriving}
+        self._gone = {*moves, *removed}
         self._arriving: dict[str | None, list[tuple[int, str, str, str]]] = {}
         for n, path in enumerate(arriving):
             key, kind = key_of(path), kind_of(path)
@@ -163,9 +163,9 @@ def _doubts(
     removed: set[str],
 ) -> Iterator[Doubt]:
     for source, n, target, kind, now in links:
-        if source in removed:
-            continue
         new_source = moves.get(source, source)
+        if source in removed or kind_of(new_source) != "note":
+            continue
         wanted = None if now is None or now in removed else moves.get(now, now)
         after = foreseen.lead(target, new_source)
         moved = new_source != source or wanted != now

@@ -36,7 +36,7 @@ from server.index.pool import Pool
 from server.index.reads import Reads
 from server.index.rows import Counts, Document, LinkRow, Located, Row, SnapshotRow
 from server.index.schema import BUDGET, READABLE, VERSION, connect_writer, select, version
-from server.index.transaction import Transaction
+from server.index.transaction import Former, Transaction
 from server.index.vocabulary import Vocabulary
 from server.models import Entry, FileStat, etag_of
 from server.telemetry import log
@@ -48,6 +48,7 @@ MAX_INDEXED = 10 * 1024 * 1024
 _WAL_PAGES = 8192
 _MOST_BACK, _MOST_BACK_BYTES = 200, 4 * 1024 * 1024
 _MOST_NAMES = 50_000
+_MOST_FORMER = 5_000
 _UNSOUND = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.SQLError)
 
 
@@ -76,6 +77,7 @@ class Index(Finds, Graph, Moves, Vocabulary, Reads):
         self._lock = lock or threading.Lock()
         self._wal_pages = 0
         self._names: Names = {}
+        self._former: dict[str, tuple[int | None, int | None, int | None]] = {}
         self._folder = file.parent
         self._outdated = version(db) != VERSION
         self._successor: Index | None = None
@@ -256,6 +258,19 @@ class Index(Finds, Graph, Moves, Vocabulary, Reads):
                 found = transaction.rename(old, new, disk, stat) or found
         return found
 
+    def former(self, etag: str) -> bytes | None:
+        """A text that a note had before, unless that was too long ago."""
+        place = self._former.get(etag)
+        return None if place is None else self._mirror.text(*place, etag)
+
+    def _remember(self, former: Sequence[Former]) -> None:
+        """What was replaced lies in the mirror until that is compacted."""
+        for etag, *place in former:
+            if etag is not None:
+                self._former[etag] = (place[0], place[1], place[2])
+        while len(self._former) > _MOST_FORMER:
+            del self._former[next(iter(self._former))]
+
     def checkpoint(self) -> None:
         """Move the write-ahead log into the database as far as readers allow."""
         with self._writing() as db:
@@ -353,6 +368,7 @@ class Index(Finds, Graph, Moves, Vocabulary, Reads):
                 yield transaction
                 transaction.finish(self._budget)
             self._names = names if len(names) < _MOST_NAMES else {}
+            self._remember(transaction.former)
             if self._wal_pages > _WAL_PAGES:
                 self._checkpoint(db)
 

@@ -38,6 +38,9 @@ _CHANGE = "INSERT INTO changes(at_ns, kind, path, old_path) VALUES(?,?,?,?)"
 _FORGET = "DELETE FROM changes WHERE seq <= (SELECT max(seq) FROM changes) - ?"
 
 
+Former = tuple[str | None, int | None, int | None, int | None]
+
+
 @dataclass(frozen=True, slots=True)
 class _Fresh:
     """A note whose content has to be stored."""
@@ -64,12 +67,15 @@ class Transaction:
         self._folders: dict[str, int] = {}
         self._names: set[str | None] = set()
         self._changes: list[tuple[str, str, str | None]] = []
+        self.former: list[Former] = []
+        """The texts that were replaced: etag, segment, offset, length."""
         self._next = int(db.execute("SELECT coalesce(max(id), 0) FROM notes").get) + 1
 
     def put(self, items: Iterable[Document], facts: Mapping[str, Facts]) -> None:
         """Store notes; `facts` may already hold what some of them say."""
         fresh = [new for item in _last(items) if (new := self._fresh(item, facts))]
         clear_content(self._db, (new.known.id for new in fresh if new.known), self._texts)
+        self.former += [_former(new.known) for new in fresh if new.known]
         texts = [new.item.data for new in fresh if new.facts.text]
         places = iter(self._mirror.append(texts) if texts else ())
         rows = [self._note(new, next(places) if new.facts.text else None) for new in fresh]
@@ -253,6 +259,10 @@ class Transaction:
 
     def _text(self, row: Row) -> bytes | None:
         return self._mirror.text(row.segment, row.offset, row.length, row.etag)
+
+
+def _former(row: Row) -> Former:
+    return row.etag, row.segment, row.offset, row.length
 
 
 _Item = TypeVar("_Item", Document, Entry)

@@ -6,6 +6,7 @@ of its own with a deadline, so that a mount that hangs never hangs the server.
 
 from dataclasses import dataclass
 
+from server.service.editing import Editing
 from server.service.finding import Finding
 from server.service.graph import Graph
 from server.service.notes import Notes
@@ -13,6 +14,7 @@ from server.service.packing import Packing
 from server.service.searching import Searching
 from server.service.status import Status
 from server.service.vocabulary import Vocabulary
+from server.service.writing import Writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +28,5 @@ class Service:
     graph: Graph
     vocabulary: Vocabulary
     status: Status
+    editing: Editing
+    writing: Writing

@@ -16,6 +16,7 @@ from server.markdown import sections
 from server.markdown.note import Note, parse
 from server.markdown.related import linkable, spell, unspell, with_item
 from server.models import Caller, Content, NotePath, kind_of
+from server.service.editing import Editing
 from server.service.freshness import Clock, Freshness
 from server.service.notes import Notes, Seen
 from server.vault.obsidian import ObsidianLinks
@@ -75,6 +76,7 @@ class Graph:
         self,
         index: Index,
         notes: Notes,
+        editing: Editing,
         access: Access,
         clock: Clock,
         obsidian: Callable[[], ObsidianLinks],
@@ -82,6 +84,7 @@ class Graph:
     ) -> None:
         self._index = index
         self._notes = notes
+        self._editing = editing
         self._access = access
         self._clock = clock
         self._obsidian = obsidian
@@ -168,7 +171,9 @@ class Graph:
             return self._linked(current, start, target, link)
 
         try:
-            written = await self._notes.edit(caller, NotePath(start.path), change)
+            written = await self._editing.edit(
+                caller, "link_add", NotePath(start.path), change, kind="patch"
+            )
         except _AlreadyLinkedError as already:
             return LinkAdded(start.path, False, already.link, already.etag)
         return LinkAdded(written.path, True, link, written.etag, written.uploaded)

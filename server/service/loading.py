@@ -16,7 +16,10 @@ from server.models import Entry, FileStat, NotePath, etag_of
 from server.scanner.diff import is_racy
 from server.service.freshness import iso_ns
 from server.telemetry import log
-from server.vault.vault import Vault, Written
+from server.vault.paths import is_hidden
+from server.vault.plans import Outcome
+from server.vault.relocation import Place
+from server.vault.vault import Moved, Vault, Written
 from server.workers import Deadline, Workers
 
 
@@ -137,6 +140,34 @@ class Loader:
                 looked_ns=written.at_ns,
             )
         )
+
+    def take_in(self, outcome: Outcome) -> None:
+        """Let the index know what a step of a plan did; a failure is left to the scanner."""
+        try:
+            match outcome:
+                case Written():
+                    self.store_written(outcome)
+                case Moved(before, after):
+                    self._take_in_move(before, after)
+                case Place():
+                    self._index.remove([normalize("NFC", outcome.disk)])
+        except Exception as error:  # noqa: BLE001 - the vault is right, and the scanner comes by
+            log(logging.ERROR, "a change could not be indexed", why=repr(error))
+
+    def _take_in_move(self, before: Place, after: Place) -> None:
+        old, new = normalize("NFC", before.disk), normalize("NFC", after.disk)
+        if is_hidden(new):
+            self._index.remove([old])
+            return
+        self._store_folders(after.disk)
+        if is_hidden(old) or not self._index.rename(old, new, after.disk, after.stat):
+            found = self._vault.read_held(NotePath(after.disk)) if after.kind == "note" else None
+            if found is not None:
+                looked = time.time_ns()
+                content = found.content
+                self.store(
+                    Document(found.path, found.disk, content.data, content.stat, True, looked)
+                )
 
     def _store_folders(self, disk: str) -> None:
         """Let the folders above a new note be listed at once, too."""

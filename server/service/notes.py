@@ -1,6 +1,5 @@
-"""Reading and writing single notes."""
+"""Reading single notes."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
@@ -9,18 +8,16 @@ from server.access import Access
 from server.errors import InvalidRequest, NotFound, TooLarge, VaultError
 from server.index.store import Index
 from server.markdown import sections
-from server.markdown.frontmatter import render, split
+from server.markdown.frontmatter import split
 from server.markdown.note import Note, parse
-from server.markdown.properties import MAX_CHARS
-from server.models import Caller, Content, NotePath, kind_of
+from server.models import Caller, NotePath, kind_of
 from server.service.freshness import iso_ns
 from server.service.globs import matcher
 from server.service.loading import Loaded, Loader
 from server.service.metadata import metadata
 from server.service.room import ROOM, cut, short, weight
 from server.vault.obsidian import ObsidianLinks
-from server.vault.paths import check_new_name, parse_note_path, parse_path
-from server.vault.vault import Change, Vault, Written
+from server.vault.paths import parse_note_path, parse_path
 from server.workers import Deadline, Workers
 
 T = TypeVar("T")
@@ -71,43 +68,22 @@ class Seen:
     note: Note
 
 
-@dataclass(frozen=True, slots=True)
-class NoteWritten:
-    """The outcome of a write."""
-
-    path: str
-    created: bool
-    etag: str
-    bytes: int
-    uploaded: bool
-    obsidian_url: str | None
-
-
 class Notes:
     """The use cases around one note. Every method takes the caller first."""
 
     def __init__(
         self,
-        vault: Vault,
         index: Index,
         loader: Loader,
         access: Access,
         obsidian: Callable[[], ObsidianLinks],
-        mount: Workers,
         local: Workers,
-        *,
-        write_timeout: float,
-        max_bytes: int,
     ) -> None:
-        self._vault = vault
         self._index = index
         self._loader = loader
         self._access = access
         self._obsidian = obsidian
-        self._mount = mount
         self._local = local
-        self._write_timeout = write_timeout
-        self._max_bytes = max_bytes
 
     async def read(
         self,
@@ -195,54 +171,6 @@ class Notes:
             return run()
         return await self._local.run_async(Deadline.after(30), run)
 
-    async def upsert(
-        self, caller: Caller, raw_path: str, content: str, frontmatter: Mapping[str, Any] | None
-    ) -> NoteWritten:
-        """Create the note with its frontmatter, or append a newline and the content to it."""
-        path = parse_note_path(raw_path)
-        self._access.require(caller, "write", path)
-        body = _encoded(content)
-        if len(body) > self._max_bytes:
-            raise TooLarge(
-                f"The content has {len(body):,} bytes; {self._max_bytes:,} is the limit.",
-                "Split it.",
-            )
-
-        def change(current: Content | None) -> bytes:
-            if current is not None:
-                return current.data + b"\n" + body
-            self._check_new(path)
-            return _head(frontmatter) + body if frontmatter else body
-
-        return await self._write(path, change)
-
-    async def edit(self, caller: Caller, path: NotePath, change: Change) -> NoteWritten:
-        """Write what `change` makes of a note's content; it may raise to leave it alone."""
-        self._access.require(caller, "write", path)
-        return await self._write(path, change)
-
-    async def _write(self, path: NotePath, change: Change) -> NoteWritten:
-        deadline = Deadline.after(self._write_timeout)
-
-        def write() -> Written:
-            written = self._vault.edit(path, change, deadline)
-            # In the same thread: even when the caller has gone, the index knows of the write.
-            self._loader.store_written(written)
-            return written
-
-        written = await self._mount.run_async(deadline, write)
-        return NoteWritten(
-            written.path, written.created, written.content.etag, len(written.content.data), written.uploaded,
-            self.url(written.path),
-        )  # fmt: skip
-
-    def _check_new(self, path: NotePath) -> None:
-        """Refuse names that Obsidian can't link to; folders that are there already may have them."""
-        parts = path.split("/")
-        for depth in range(1, len(parts) + 1):
-            if depth == len(parts) or not self._index.match("/".join(parts[:depth])):
-                check_new_name(parts[depth - 1])
-
     def url(self, path: str) -> str | None:
         """The obsidian:// link of a path, when the Obsidian vault is known."""
         return self._obsidian().url(path)
@@ -321,33 +249,6 @@ def _text(loaded: Loaded) -> str:
             f"{loaded.path!r} is not text.", "It is a binary file, whatever its name says."
         )
     return loaded.text()
-
-
-def _encoded(text: str) -> bytes:
-    if "\0" in text:
-        raise InvalidRequest("The content holds a NUL character.", "Notes are text: leave it out.")
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise InvalidRequest(
-            "The content is not valid Unicode.", "Send it as plain UTF-8."
-        ) from None
-
-
-def _head(frontmatter: Mapping[str, Any]) -> bytes:
-    """The block above a new note's content, and one that can be read again."""
-    try:
-        if len(json.dumps(frontmatter, ensure_ascii=False)) > 2 * MAX_CHARS:
-            raise TooLarge("The frontmatter is too long.", "Put long text into the content.")
-        block = render(frontmatter)
-        problem = split(block).warning
-    except RecursionError:
-        problem = "nested too deeply"
-    if problem:
-        raise InvalidRequest(
-            f"The frontmatter could not be read again: {problem}.", "Use plain values and lists."
-        )
-    return _encoded(block + "\n")
 
 
 def _name(path: str) -> str:

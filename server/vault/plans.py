@@ -186,7 +186,7 @@ class Plans:
             self._on_outcome(self._vault.edit_held(NotePath(path), change, deadline))
 
     def _move(self, old: str, new: str, deadline: Deadline) -> None:
-        source, target = self._vault.find_held(old), self._vault.find_held(new)
+        source, target = self._vault.find(old), self._vault.find(new)
         if source is None and target is not None:
             return
         if source is not None and target is not None and source.disk != target.disk:

@@ -129,7 +129,7 @@ class Vault:
         """`read` for who holds the path already."""
         return self._guarded(lambda pin: self._read(pin, path))
 
-    def find_held(self, path: str) -> relocation.Place | None:
+    def find(self, path: str) -> relocation.Place | None:
         """What is at a path, a folder too; None when there is nothing."""
         return self._guarded(lambda pin: self._find(pin, path))
 
