@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from server import __version__
 from server.access import Access
 from server.catalog.dispatch import Dispatcher
-from server.catalog.table import INSTRUCTIONS, in_toolsets
+from server.catalog.table import INSTRUCTIONS, LISTED, in_toolsets
 from server.errors import Unauthorized, VaultError
 from server.history.store import History
 from server.index.store import Index
@@ -21,11 +21,13 @@ from server.models import Caller
 from server.scanner.scanner import Scanner
 from server.search.ripgrep import Ripgrep, find_rg
 from server.service import Service
+from server.service.attachments import Attachments
 from server.service.editing import Editing
 from server.service.finding import Finding
 from server.service.freshness import Clock
 from server.service.graph import Graph
 from server.service.loading import Loader
+from server.service.moving import Moving
 from server.service.notes import Notes
 from server.service.once import Once
 from server.service.packing import Packing
@@ -133,8 +135,7 @@ def http_door(app: App) -> "FastAPI":
         version=__version__,
         allowed_hosts=[name for host in hosts for name in (host, f"{host}:*")],
         allowed_origins=[*_own_origins(app.settings), *app.settings.allowed_origins],
-        # JSON escapes can double a note.
-        max_body_bytes=2 * app.settings.max_note_bytes + (1 << 20),
+        max_body_bytes=app.settings.max_message_bytes,
         session_idle_seconds=60 * app.settings.session_idle_minutes,
         max_sessions=app.settings.max_sessions,
         authenticate=app.authenticate,
@@ -194,7 +195,14 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         settings.rclone_rc,
         timeout=settings.mount_timeout,
     )
-    vault = Vault(guard, journal, writers.choose, telemetry, max_bytes=settings.max_note_bytes)
+    vault = Vault(
+        guard,
+        journal,
+        writers.choose,
+        telemetry,
+        max_bytes=settings.max_note_bytes,
+        max_attachment_bytes=settings.max_attachment_bytes,
+    )
     index = Index.open(slot.folder / "index", budget=settings.index_budget_mb * 1024 * 1024)
     stack.callback(index.close)
     mount, local = Workers("mount", size=16), Workers("local", size=6)
@@ -266,8 +274,24 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         ),
         editing=editing,
         writing=writing,
+        attachments=Attachments(
+            vault,
+            index,
+            editing,
+            access,
+            obsidian,
+            mount,
+            local,
+            check_new=writing.check_new,
+            max_bytes=settings.max_attachment_bytes,
+            timeout=settings.mount_timeout,
+        ),
+        moving=Moving(editing, vault, index, loader, access, obsidian),
     )
-    dispatcher = Dispatcher(in_toolsets(settings.toolsets), service, telemetry)
+    chosen = settings.toolsets
+    dispatcher = Dispatcher(
+        in_toolsets(chosen), service, telemetry, in_toolsets(LISTED if chosen is None else chosen)
+    )
     return App(
         settings, telemetry, guard, vault, index, journal, recovery, plans, history, scanner, service,
         dispatcher,

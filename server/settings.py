@@ -83,8 +83,8 @@ class Settings(BaseModel):
     obsidian_prefix: str | None = Field(
         None, description="Where VAULT_PATH lies inside the Obsidian vault, like `claude`."
     )
-    toolsets: Annotated[tuple[Toolset, ...], BeforeValidator(_listed)] = Field(
-        TOOLSETS, description="Which groups of tools to offer."
+    toolsets: Annotated[tuple[Toolset, ...] | None, BeforeValidator(_listed)] = Field(
+        None, description="Which groups of tools to offer, and no others."
     )
     write_mode: Literal["on", "off", "dry-run"] = Field(
         "on", description="`off` refuses every write, `dry-run` shows its diff and writes nothing."
@@ -97,6 +97,9 @@ class Settings(BaseModel):
     )
     max_note_mb: float = Field(
         10, gt=0, le=200, description="Largest note to read, write or index."
+    )
+    max_attachment_mb: float = Field(
+        10, gt=0, le=200, description="Largest attachment to read or write."
     )
     mount_timeout: float = Field(
         10.0, gt=0.1, le=300, description="Seconds a call may wait for the mount."
@@ -113,6 +116,15 @@ class Settings(BaseModel):
     @property
     def max_note_bytes(self) -> int:
         return int(self.max_note_mb * 1024 * 1024)
+
+    @property
+    def max_attachment_bytes(self) -> int:
+        return int(self.max_attachment_mb * 1024 * 1024)
+
+    @property
+    def max_message_bytes(self) -> int:
+        """The longest request: JSON escapes can double a note, base64 adds a third."""
+        return max(2 * self.max_note_bytes, self.max_attachment_bytes * 3 // 2) + (1 << 20)
 
     @property
     def is_loopback(self) -> bool:

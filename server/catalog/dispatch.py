@@ -15,8 +15,16 @@ from server.telemetry import LOG, Telemetry
 class Dispatcher:
     """Runs operations by name; every door holds the same one."""
 
-    def __init__(self, operations: Sequence[Operation], service: Any, telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        operations: Sequence[Operation],
+        service: Any,
+        telemetry: Telemetry,
+        listed: Sequence[Operation] | None = None,
+    ) -> None:
+        """`listed` are the operations that agents are told of; all can be called."""
         self.operations: Mapping[str, Operation] = {op.name: op for op in operations}
+        self.listed = tuple(operations if listed is None else listed)
         self._service = service
         self._telemetry = telemetry
 

@@ -70,9 +70,8 @@ VAULT_SEARCH = Operation(
     name="vault_search",
     title="Search notes by regex",
     description=(
-        "Search the text of all notes with a regex. Answers matching lines with path and line number, "
-        "sorted by path; no match is an empty list. Escape regex characters to search for plain text. "
-        "obsidian_url comes with the first match of each note."
+        "Search all notes with a regex; answers the matching lines with path and line number. "
+        "Escape regex characters in plain text."
     ),
     toolset="core",
     access="read",
@@ -146,10 +145,7 @@ async def _vault_list(service: Service, caller: Caller, args: VaultListInput) ->
 VAULT_LIST = Operation(
     name="vault_list",
     title="List files and folders",
-    description=(
-        "List notes, attachments and folders below a folder, sorted by path, with sizes and times. "
-        "Deeper levels with depth, a choice with glob or kind."
-    ),
+    description="List notes, attachments and folders below a folder, with sizes and times.",
     toolset="core",
     access="read",
     input=VaultListInput,

@@ -88,11 +88,10 @@ BACKLINKS_SEARCH = Operation(
     name="backlinks_search",
     title="Who links to a note",
     description=(
-        "The lines of other notes that link to a note or embed a file, with line number, section and "
-        "alias. 'by name only': the link has this name but leads to a namesake or nowhere. Plain mentions "
-        "on request come last, as kind 'mention'."
+        "The lines that link to a note or file. 'by name only': the link has this name but "
+        "leads elsewhere."
     ),
-    toolset="graph",
+    toolset="find",
     access="read",
     input=BacklinksInput,
     output=BacklinksOutput,
@@ -226,8 +225,7 @@ GRAPH_NEIGHBORS = Operation(
     name="graph_neighbors",
     title="Notes near a note",
     description=(
-        "The files up to depth links away from a note, nearest first, and the links among them. Without a "
-        "path: the vault's orphans, or names that links ask for and no note has."
+        "The files up to depth links away from a note, nearest first, and the links among them."
     ),
     toolset="graph",
     access="read",
@@ -278,11 +276,10 @@ LINK_ADD = Operation(
     name="link_add",
     title="Link one note to another",
     description=(
-        "Add a wikilink to a note as a list item, below its heading Related, Links or See also if there is "
-        "one, else at its end. Once only: when the note links there already, nothing changes. Both notes "
-        "must exist, and so must the section."
+        "Add a wikilink to a note as a list item, once: below its heading Related, Links or "
+        "See also, or at its end."
     ),
-    toolset="graph",
+    toolset="edit",
     access="write",
     input=LinkAddInput,
     output=LinkAddOutput,

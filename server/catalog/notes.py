@@ -13,12 +13,10 @@ from server.service.metadata import heading_row, task_row
 from server.service.notes import MANY, NoteView, Seen
 from server.service.room import fitting, short
 
-Path = Annotated[str, Field(description="Vault path of the note, like 'devlog/api.md'")]
+Path = Annotated[str, Field(description="Like 'devlog/api.md'")]
 
 
-Key = Annotated[
-    str | None, Field(description="Any unique text: a retry with it isn't written twice")
-]
+Key = Annotated[str | None, Field(description="Unique text: a retry with it isn't written twice")]
 
 
 class NoteMetadata(Output):
@@ -86,8 +84,8 @@ NOTE_READ = Operation(
     name="note_read",
     title="Read a note",
     description=(
-        "Read a note's markdown. A note that does not exist answers exists=false and empty content, not "
-        "an error. Long notes come in pages: pass next_offset as offset. The etag identifies this version."
+        "Read a note's markdown. An absent note answers exists=false, not an error. Long "
+        "notes come in pages: pass next_offset as offset."
     ),
     toolset="core",
     access="read",
@@ -134,11 +132,7 @@ async def _note_read_many(
 NOTE_READ_MANY = Operation(
     name="note_read_many",
     title="Read several notes",
-    description=(
-        "Read up to 50 notes at once, by paths or by one glob, each cut to max_chars_each "
-        "(its next_offset tells where note_read goes on). Absent ones are listed in missing, those for "
-        "which there was no room in left_out."
-    ),
+    description="Read up to 50 notes at once, by paths or by a glob, each cut to max_chars_each.",
     toolset="core",
     access="read",
     input=NoteReadManyInput,
@@ -150,7 +144,7 @@ NOTE_READ_MANY = Operation(
 
 
 class NoteOutlineInput(Input):
-    path: Path
+    path: str
 
 
 class OutlineHeading(Output):
@@ -217,8 +211,8 @@ NOTE_OUTLINE = Operation(
     name="note_outline",
     title="Outline of a note",
     description=(
-        "The structure of a note without its text: headings with line numbers and section sizes, block "
-        "ids, tasks, link counts. Use it before reading a section of a long note."
+        "A note's headings with line numbers and sizes, block ids and tasks, without its "
+        "text. Use it before reading a section."
     ),
     toolset="core",
     access="read",
@@ -231,7 +225,7 @@ NOTE_OUTLINE = Operation(
 
 
 class NoteInfoInput(Input):
-    path: Path
+    path: str
 
 
 class NoteInfoOutput(Output):
@@ -288,7 +282,10 @@ def _facts(seen: Seen) -> dict[str, Any]:
 NOTE_INFO = Operation(
     name="note_info",
     title="Facts about a note",
-    description="Size, time, etag, tags, counts and numbers of links in and out of a note, without its text.",
+    description=(
+        "Size, time, etag, tags and counts of a note, links in and out among them, without "
+        "its text."
+    ),
     toolset="core",
     access="read",
     input=NoteInfoInput,
@@ -301,10 +298,10 @@ NOTE_INFO = Operation(
 
 class NoteUpsertInput(Input):
     path: Path
-    content: str = Field(description="Markdown to write or append")
+    content: str
     frontmatter: dict[str, Any] | None = Field(
         None,
-        description="YAML properties of a new note, like {'tags': ['devlog']}; ignored on append",
+        description="Properties of a new note, like {'tags': ['devlog']}",
     )
     idempotency_key: Key = None
 
@@ -332,9 +329,8 @@ NOTE_UPSERT = Operation(
     name="note_upsert",
     title="Create a note or append to it",
     description=(
-        "Create a note with optional YAML frontmatter, making folders as needed; if it exists already, "
-        "append a newline and the content (frontmatter is then ignored). Never overwrites; several agents "
-        "may append at once. The path must end in .md."
+        "Create a note, making folders as needed; if it exists, append a newline and the "
+        "content (frontmatter is then ignored). Never overwrites."
     ),
     toolset="core",
     access="write",

@@ -16,10 +16,23 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Media:
+    """Something to be looked at that goes beside a result, not into it."""
+
+    data: bytes
+    type: str
+
+
 class Output(BaseModel):
     """An operation's result. Fields that are None are left out: small answers."""
 
     model_config = ConfigDict(frozen=True)
+
+    @property
+    def media(self) -> Media | None:
+        """What a door shows beside the data, once."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,9 +58,8 @@ CONTEXT_PACK = Operation(
     name="context_pack",
     title="Gather context for a question",
     description=(
-        "Ask in your own words; get the few best excerpts of the vault under max_chars, each with its "
-        "note's path, heading, line and etag, including notes linked to the best ones. Use it first, "
-        "then note_read where you need more."
+        "Ask in your own words; get the best excerpts under max_chars, each with path, "
+        "heading, line and etag. Use it first."
     ),
     toolset="find",
     access="read",

@@ -87,8 +87,8 @@ SEARCH_NOTES = Operation(
     name="search_notes",
     title="Search notes by words, tags and properties",
     description=(
-        "Find notes by words (any order, case and accents ignored), tags and properties; best matches first, "
-        "with the matching passage. Use vault_search for regexes and parts of words, note_read to read a hit."
+        "Find notes by words, tags and properties, best first, with the passage that matches. "
+        "For regexes and parts of words use vault_search."
     ),
     toolset="find",
     access="read",

@@ -35,8 +35,8 @@ HEALTH_CHECK = Operation(
     name="health_check",
     title="State of the vault server",
     description=(
-        "Whether the vault is reachable and writable, how fresh the index is, writes that still wait for "
-        "upload, versions. Use it when an answer is stale or a write is unavailable."
+        "State of the vault, the index and pending uploads. Use it when an answer is stale or "
+        "a write is unavailable."
     ),
     toolset="core",
     access="read",

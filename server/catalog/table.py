@@ -2,7 +2,17 @@
 
 from collections.abc import Collection
 
-from server.catalog import finding, graph, notes, packing, searching, status, vocabulary
+from server.catalog import (
+    attachments,
+    editing,
+    finding,
+    graph,
+    notes,
+    packing,
+    searching,
+    status,
+    vocabulary,
+)
 from server.catalog.operation import Operation
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -21,6 +31,14 @@ OPERATIONS: tuple[Operation, ...] = (
     graph.BACKLINKS_SEARCH,
     graph.GRAPH_NEIGHBORS,
     graph.LINK_ADD,
+    editing.NOTE_WRITE,
+    editing.NOTE_PATCH,
+    editing.NOTES_EDIT,
+    editing.NOTE_MOVE,
+    editing.HEADING_RENAME,
+    editing.NOTE_DELETE,
+    attachments.ATTACHMENT_READ,
+    attachments.ATTACHMENT_WRITE,
     status.HEALTH_CHECK,
 )
 
@@ -34,6 +52,10 @@ INSTRUCTIONS = (
 )
 
 
-def in_toolsets(toolsets: Collection[str]) -> tuple[Operation, ...]:
-    """The operations of the chosen toolsets, in the table's order."""
-    return tuple(op for op in OPERATIONS if op.toolset in toolsets)
+LISTED = frozenset(("core", "find", "edit", "devlog"))
+"""The toolsets that agents are told of when nobody chose any: every listed tool costs context."""
+
+
+def in_toolsets(toolsets: Collection[str] | None) -> tuple[Operation, ...]:
+    """The operations of the chosen toolsets, in the table's order; None chooses all."""
+    return tuple(op for op in OPERATIONS if toolsets is None or op.toolset in toolsets)

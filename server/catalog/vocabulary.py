@@ -62,8 +62,7 @@ LIST_TAGS = Operation(
     name="list_tags",
     title="Tags and their counts",
     description=(
-        "The tags in use. count: notes with the tag or one nested below it, like a/b below a; direct: "
-        "notes with the tag itself."
+        "The tags in use. count has the notes of nested tags (a/b below a) too, direct has not."
     ),
     toolset="find",
     access="read",
@@ -138,10 +137,7 @@ def _clipped(value: str) -> str:
 LIST_PROPERTIES = Operation(
     name="list_properties",
     title="Properties, types and frequent values",
-    description=(
-        "The frontmatter properties in use: how many notes have each, of which types, and the most "
-        "frequent values with their counts."
-    ),
+    description="The frontmatter properties in use, with counts, types and frequent values.",
     toolset="find",
     access="read",
     input=ListPropertiesInput,
@@ -212,10 +208,7 @@ async def _recent_changes(
 RECENT_CHANGES = Operation(
     name="recent_changes",
     title="Notes changed lately",
-    description=(
-        "What became of notes since a moment: created, modified, moved or deleted, one entry per note, the "
-        "latest first. log_since: what happened before that is not known."
-    ),
+    description="Notes created, modified, moved or deleted since a moment, the latest first.",
     toolset="find",
     access="read",
     input=RecentChangesInput,

@@ -4,6 +4,7 @@ The low-level SDK server is driven directly: nothing between the wire and the di
 arguments, and no exception's text reaches a model.
 """
 
+import base64
 import json
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from mcp.types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
+    ImageContent,
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
@@ -49,7 +51,7 @@ def build_server(
     caller: Callable[[Context], Caller],
 ) -> Server[Any]:
     """Serve every operation of `dispatcher` as a tool; `caller` tells who sent a request."""
-    tools = [_tool(operation) for operation in dispatcher.operations.values()]
+    tools = [_tool(operation) for operation in dispatcher.listed]
 
     async def list_tools(_ctx: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=tools)
@@ -65,7 +67,7 @@ def build_server(
         try:
             _refuse_broken_text(arguments)
             output = await dispatcher.call(params.name, arguments, caller(ctx))
-            return _result(_sendable(_text(output)), failed=False)
+            return _success(output)
         except VaultError as error:
             return _failure(error)
         except Exception as error:  # noqa: BLE001 - the edge: nothing of it may reach a caller
@@ -76,7 +78,9 @@ def build_server(
         version=version,
         instructions=instructions,
         cache_hints={"tools/list": _FRESH, "server/discover": _FRESH},
-        get_tool_input_schema={tool.name: tool.input_schema for tool in tools}.get,
+        get_tool_input_schema={
+            name: input_schema(operation.input) for name, operation in dispatcher.operations.items()
+        }.get,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
@@ -141,10 +145,20 @@ def _replaced(data: dict[str, Any]) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _sendable(text: str) -> str:
+def _success(output: Output) -> CallToolResult:
+    media = output.media
+    if media is None:
+        return _result(_sendable(_text(output)), failed=False)
+    data = base64.b64encode(media.data).decode()
+    result = _result(_sendable(_text(output), _MOST_BYTES - len(data)), failed=False)
+    result.content.append(ImageContent(data=data, mime_type=media.type))
+    return result
+
+
+def _sendable(text: str, room: int = _MOST_BYTES) -> str:
     """The JSON of an answer that a client can take; raises `TooLarge`."""
     # No character takes more than eight bytes on the wire.
-    if 8 * len(text) > _MOST_BYTES and wire_bytes(text) > _MOST_BYTES:
+    if 8 * len(text) > room and wire_bytes(text) > room:
         raise TooLarge("The answer is too long to be sent.", "Ask for less at once.")
     return text
 

@@ -17,6 +17,7 @@ _SMALL = 90
 _BY_NAME = ("properties", "$defs", "patternProperties")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _REF = "#/$defs/"
+_LIMITS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern")
 _ERROR_FIELDS = {"code": "string", "message": "string", "hint": "string", "details": "object"}
 
 
@@ -48,7 +49,14 @@ def _object(model: type[BaseModel], schema: Schema) -> Schema:
 
 
 def _tidy_input(schema: Schema) -> Schema:
-    return {key: value for key, value in schema.items() if not (key == "default" and value is None)}
+    """Without limits and empty defaults: who oversteps one is told so, and few ever do."""
+    return {
+        key: value
+        for key, value in schema.items()
+        if key not in _LIMITS
+        and not (key == "default" and not value)
+        and not (key == "additionalProperties" and value is False)
+    }
 
 
 def _tidy_output(schema: Schema) -> Schema:

@@ -27,7 +27,21 @@ def find_block(text: str, note: Note, selector: str) -> tuple[Section, Block]:
         if own and text[heading.start : block.start].strip(" \t#"):
             # The line below a heading's text may be what makes it one.
             return Section(heading.start, heading.end, heading, heading.end), block
-    return section, block
+    return Section(section.start, _end(text, section, block), None, section.start), block
+
+
+def _end(text: str, section: Section, block: Block) -> int:
+    """Where the block ends: a quote right below a list item that it isn't in is no part of it."""
+    item = _ITEM.match(text, section.start, section.end)
+    end = text.find("\n", block.start, section.end) + 1
+    if item is None or ">" in item["lead"]:
+        return section.end
+    while 0 < end < section.end:
+        line = text[end : line_end(text, end)]
+        if len(line) - len(line.lstrip(" \t")) <= len(item["lead"]):
+            return end
+        end = text.find("\n", end, section.end) + 1
+    return section.end
 
 
 def add_line(text: str, note: Note, section: Section, content: str, *, below: bool) -> str:

@@ -1,9 +1,10 @@
 """Two edits of one text, merged line by line where they don't meet. Pure."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
-from server.markdown.matching import Hunk, find_hunks, split_lines
+from server.markdown.matching import find_hunks, split_lines
 
 _MAX_CHANGED = 20_000  # lines
 
@@ -34,18 +35,20 @@ def merge(base: str, ours: str, theirs: str) -> str | None:
     return "".join(merged + lines[at:])
 
 
+@dataclass(frozen=True, slots=True)
 class _Edit:
     """Lines `start` to `end` of the base, and what they become."""
 
-    __slots__ = ("end", "lines", "start")
-
-    def __init__(self, hunk: Hunk, lines: Sequence[str]) -> None:
-        self.start, self.end = hunk.start, hunk.end
-        self.lines = lines[hunk.new_start : hunk.new_end]
+    start: int
+    end: int
+    lines: Sequence[str]
 
 
 def _edits(base: Sequence[str], side: Sequence[str]) -> list[_Edit]:
-    return [_Edit(hunk, side) for hunk in find_hunks(base, side)]
+    return [
+        _Edit(hunk.start, hunk.end, side[hunk.new_start : hunk.new_end])
+        for hunk in find_hunks(base, side)
+    ]
 
 
 def _changed(edits: Sequence[_Edit]) -> int:

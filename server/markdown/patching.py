@@ -67,7 +67,7 @@ def _patch(
     if target == "frontmatter":
         return _patch_property(text, selector, operation, given, create_missing)
     lines = given.rstrip("\n")
-    if operation in ("append", "prepend") and not lines:
+    if operation in ("append", "prepend") and not lines.strip():
         raise _empty(operation)
     if target == "block":
         return _patch_block(text, name, selector, operation, lines, create_missing)
@@ -98,9 +98,12 @@ def _patch_heading(
     note = parse(text, name)
     try:
         section = find(text, note, selector)
-    except NotFound:
-        if operation == "delete" or not create_missing:
+    except NotFound as error:
+        if operation == "delete":
             raise
+        if not create_missing:
+            hint = f"{error.hint} Pass create_missing=true to add it."
+            raise NotFound(error.message, hint, **error.details) from None
         return create(text, note, selector, content)
     if operation == "delete":
         return cut(text, note, section.start, section.end)

@@ -4,6 +4,7 @@ Every edit is read again before it is given back: the wanted value must be there
 values must be what they were, else the edit is refused.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date
@@ -21,6 +22,7 @@ from server.markdown.property_spans import OpaqueError, Span, comment, find_span
 
 _ABSENT = object()
 _SHOWN = 20
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SPLIT = ("tags", "tag", "aliases", "alias")  # texts with commas in them are lists of old
 
 
@@ -194,7 +196,7 @@ def _folded(key: str, item: Any) -> str:
 
 def _with_new(text: str, block: Frontmatter, key: str, value: Any) -> str:
     eol = line_break(text)
-    if not key.strip() or key != key.strip() or len(key) > 100 or not key.isprintable():
+    if not key.strip() or key != key.strip() or len(key) > 100 or _CONTROL.search(key):
         raise InvalidRequest(
             f"{key[:80]!r} can't be the name of a property.",
             "Use one line of at most 100 characters, without blanks around it.",

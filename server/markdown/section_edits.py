@@ -38,14 +38,20 @@ def add_below(text: str, note: Note, section: Section, content: str, *, at_end: 
 
 
 def replace_below(text: str, note: Note, section: Section, content: str) -> str:
-    """The text with other lines below the heading, sub-headings included."""
+    """The text with other lines below the heading, sub-headings included.
+
+    Content that repeats the heading's own line at its top is taken without it.
+    """
     body, end = section.body, section.end
+    line, _, rest = content.lstrip("\n").partition("\n")
+    if line.strip() and line.strip() == plain(text[section.start : body]).strip():
+        content = rest
     first = first_text(text, body, end)
+    if first > body:
+        content = content.lstrip("\n")
     if first == end:
         return add_below(text, note, section, content, at_end=True) if content else text
     last = last_text(text, first, end)
-    if first > body:
-        content = content.lstrip("\n")
     if plain(text[first:last]) == content:
         return text
     if content:

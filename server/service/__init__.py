@@ -6,9 +6,11 @@ of its own with a deadline, so that a mount that hangs never hangs the server.
 
 from dataclasses import dataclass
 
+from server.service.attachments import Attachments
 from server.service.editing import Editing
 from server.service.finding import Finding
 from server.service.graph import Graph
+from server.service.moving import Moving
 from server.service.notes import Notes
 from server.service.packing import Packing
 from server.service.searching import Searching
@@ -30,3 +32,5 @@ class Service:
     status: Status
     editing: Editing
     writing: Writing
+    attachments: Attachments
+    moving: Moving

@@ -12,7 +12,7 @@ from unicodedata import normalize
 from server.errors import Ambiguous, Timeout, Unavailable
 from server.index.rows import Document, Row
 from server.index.store import Index
-from server.models import Entry, FileStat, NotePath, etag_of
+from server.models import Entry, FileStat, NotePath, etag_of, kind_of
 from server.scanner.diff import is_racy
 from server.service.freshness import iso_ns
 from server.telemetry import log
@@ -65,6 +65,10 @@ class Loader:
                 self._vault.guard.wake()
                 log(logging.DEBUG, "read from the mirror", path=path, why=error.code)
         return await self._local.run_async(Deadline.after(self._patience), self._from_mirror, path)
+
+    def load_now(self, path: NotePath) -> Loaded | None:
+        """`load` for a thread that may wait for the vault; nothing stale."""
+        return self._from_vault(path)
 
     def _from_vault(self, path: NotePath) -> Loaded | None:
         entry = self._vault.stat(path)
@@ -129,6 +133,9 @@ class Loader:
         stat = written.content.stat
         if written.created:
             self._store_folders(written.disk)
+        if kind_of(written.path) != "note":
+            self._index.put_files([Entry(written.path, written.disk, "attachment", stat)])
+            return
         # Always looked at once more: rclone may show another time after the upload.
         self.store(
             Document(

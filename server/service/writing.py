@@ -272,6 +272,7 @@ class Writing:
         return {
             "path": edit.path,
             "changed": edit.changed,
+            "written": edit.changed and not edit.dry_run,
             "created": edit.created,
             "etag": edit.etag,
             "bytes": len(edit.after or b""),

@@ -310,7 +310,7 @@ def _pread(fd: int, limit: int) -> bytes:
 def _too_large(size: int, limit: int) -> TooLarge:
     return TooLarge(
         f"The file has {size:,} bytes; {limit:,} is the most that is served.",
-        "Open it in Obsidian and split it; MAX_NOTE_MB sets the limit.",
+        "Open it in Obsidian and split it; MAX_NOTE_MB or MAX_ATTACHMENT_MB sets the limit.",
         size=size,
         limit=limit,
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from server.errors import Conflict, NotFound, TooLarge, VaultError
-from server.models import Content, Entry, NotePath, etag_of
+from server.models import Content, Entry, NotePath, etag_of, kind_of
 from server.telemetry import Telemetry, log
 from server.vault import files, relocation
 from server.vault.guard import Guard, Pin
@@ -75,12 +75,15 @@ class Vault:
         telemetry: Telemetry,
         *,
         max_bytes: int,
+        max_attachment_bytes: int = 0,
     ) -> None:
+        """`max_bytes` limits notes, and other files unless theirs is larger."""
         self.guard = guard
         self._journal = journal
         self.choose_writer = choose_writer
         self._telemetry = telemetry
         self._max_bytes = max_bytes
+        self._max_attachment_bytes = max(max_bytes, max_attachment_bytes)
         self._locks = PathLocks()
         self.generations: dict[str, int] = {}
         """Which pin a journalled write was made under, by record id; lost with the process."""
@@ -154,7 +157,7 @@ class Vault:
         def run(pin: Pin) -> relocation.Place:
             writer = self.choose_writer(pin)
             try:
-                gone = relocation.remove(pin, writer, path, etag, self._max_bytes, deadline)
+                gone = relocation.remove(pin, writer, path, etag, self._limit(path), deadline)
             except BaseChanged:
                 raise _unsteady(path) from None
             self._redirect(gone.disk, None)
@@ -214,12 +217,15 @@ class Vault:
 
     def _read_fresh(self, pin: Pin, at: files.Spot) -> Content | None:
         try:
-            return files.read(at, self._max_bytes)
+            return files.read(at, self._limit(at.disk))
         except files.Unreadable:
             # The mount's view is older than the remote's file: let it look again, if it can be told.
             if not self.choose_writer(pin).refresh(pin, at.disk):
                 raise
-            return files.read(at, self._max_bytes)
+            return files.read(at, self._limit(at.disk))
+
+    def _limit(self, path: str) -> int:
+        return self._max_bytes if kind_of(path) == "note" else self._max_attachment_bytes
 
     def _stat(self, pin: Pin, path: str) -> Entry | None:
         try:
@@ -232,9 +238,10 @@ class Vault:
         found = self._read(pin, path)
         base = found.content if found else None
         data = change(base)
-        if len(data) > self._max_bytes:
+        limit = self._limit(found.disk if found else path)
+        if len(data) > limit:
             raise TooLarge(
-                f"The note would have {len(data):,} bytes; {self._max_bytes:,} is the limit.",
+                f"The note would have {len(data):,} bytes; {limit:,} is the limit.",
                 "Start a new note and link to it.",
             )
         with files.spot(pin.root, path, make_folders=True) as at:

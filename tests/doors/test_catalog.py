@@ -13,8 +13,9 @@ from mcp import Client
 from mcp.types import CallToolResult, TextContent
 
 from server.catalog.operation import Operation
-from server.catalog.table import OPERATIONS
+from server.catalog.table import LISTED, OPERATIONS, in_toolsets
 from server.errors import CODES
+from tests.real.servers import Server
 
 from .connect import DOORS, Door, Target, connected
 from .vaults import API, answer, fill, served, until_ready
@@ -44,6 +45,20 @@ GOOD: dict[str, dict[str, Any]] = {
     "backlinks_search": {"path": "notes/Welcome.md"},
     "graph_neighbors": {"path": "notes/Welcome.md", "depth": 2},
     "link_add": {"from": "devlog/api.md", "to": "notes/Welcome.md"},
+    "note_write": {"path": "made/written-{door}.md", "content": "text", "mode": "overwrite"},
+    "note_patch": {
+        "path": "notes/Welcome.md",
+        "target": "text",
+        "selector": "second needle",
+        "operation": "replace",
+        "content": "second needle",
+    },
+    "notes_edit": {
+        "edits": [{"path": "made/edited-{door}.md", "content": "text", "mode": "append"}]
+    },
+    "note_move": {"from": "notes/Welcome.md", "to": "notes/Welcome.md"},
+    "heading_rename": {"path": "notes/Welcome.md", "heading": "Welcome", "to": "Welcome"},
+    "note_delete": {"path": "trash/{door}.md"},
     "health_check": {},
 }
 BAD: list[tuple[str, dict[str, Any], str]] = [
@@ -67,9 +82,47 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("backlinks_search", {"path": "notes/Welcom.md"}, "not_found"),
     ("graph_neighbors", {"path": "notes/Welcome.md", "depth": 9}, "invalid_request"),
     ("link_add", {"from": "devlog/api.md", "to": "notes/nowhere.md"}, "not_found"),
+    ("note_write", {"path": "devlog/api.md", "content": "x", "mode": "create"}, "conflict"),
+    (
+        "note_write",
+        {"path": "devlog/api.md", "content": "x", "mode": "overwrite", "if_match": "0" * 32},
+        "conflict",
+    ),
+    ("note_write", {"path": "what?.md", "content": "x", "mode": "create"}, "invalid_path"),
+    (
+        "note_patch",
+        {
+            "path": "devlog/api.md",
+            "target": "heading",
+            "selector": "Limit",
+            "operation": "append",
+            "content": "x",
+        },
+        "not_found",
+    ),
+    (
+        "notes_edit",
+        {
+            "edits": [
+                {"path": "made/never.md", "content": "x", "mode": "create"},
+                {"path": "devlog/api.md", "content": "x", "mode": "create"},
+            ]
+        },
+        "conflict",
+    ),
+    ("notes_edit", {"edits": [{"path": "devlog/api.md"}]}, "invalid_request"),
+    ("note_move", {"from": "devlog/api.md", "to": "notes/Welcome.md"}, "conflict"),
+    ("note_move", {"from": "devlog/api.md", "to": "devlog/api"}, "invalid_path"),
+    ("note_move", {"from": "devlog/apo.md", "to": "a.md"}, "not_found"),
+    ("heading_rename", {"path": "devlog/api.md", "heading": "Nope", "to": "x"}, "not_found"),
+    ("note_delete", {"path": "devlog"}, "invalid_request"),
+    ("note_delete", {"path": "devlog/apo.md"}, "not_found"),
     ("health_check", {"verbose": True}, "invalid_request"),
 ]
-OWN = ("health_check", "note_upsert", "vault_list", "recent_changes", "link_add")
+OWN = (
+    "health_check", "note_upsert", "vault_list", "recent_changes", "link_add", "note_write",
+    "notes_edit", "note_delete",
+)  # fmt: skip
 """What depends on the process that is asked, or on who asked before."""
 MALFORMED = [
     "../outside.md", "notes/../../outside.md", "/etc/passwd.md", "~/x.md", "C:\\x.md", "a\\b.md",
@@ -99,7 +152,9 @@ async def client(anyio_backend: str, door: Door, target: Target) -> AsyncIterato
 
 
 def path_arguments(operation: Operation) -> list[str]:
-    return [name for name in arguments(operation) if name in PATHS]
+    found = [name for name in arguments(operation) if name in PATHS]
+    # The new name of a heading is no path; the edits of a batch have theirs inside.
+    return {"heading_rename": ["path"], "notes_edit": ["edits"]}.get(operation.name, found)
 
 
 def arguments(operation: Operation) -> list[str]:
@@ -111,6 +166,8 @@ def arguments(operation: Operation) -> list[str]:
 def with_path(operation: Operation, argument: str, path: str) -> dict[str, Any]:
     """Arguments that are good but for one path."""
     good = {key: value for key, value in GOOD[operation.name].items() if key != argument}
+    if argument == "edits":
+        return {"edits": [{**GOOD["notes_edit"]["edits"][0], "path": path}]}
     return {**good, argument: [path] if argument == "paths" else path}
 
 
@@ -154,11 +211,10 @@ async def test_every_tool_is_listed_with_all_that_a_model_needs(client: Client) 
         notes = tool.annotations
         assert notes is not None
         assert notes.read_only_hint is (operation.access == "read")
-        assert notes.destructive_hint is False
+        assert notes.destructive_hint is operation.destructive
         assert notes.idempotent_hint is operation.idempotent
         assert notes.open_world_hint is False
         jsonschema.Draft202012Validator.check_schema(tool.input_schema)
-        assert tool.input_schema["additionalProperties"] is False
         assert set(tool.input_schema.get("properties", {})) == set(arguments(operation))
         assert tool.output_schema is not None
         jsonschema.Draft202012Validator.check_schema(tool.output_schema)
@@ -225,14 +281,16 @@ async def test_a_malformed_path_is_refused(
 
 
 @pytest.mark.requirement("catalog.small")
-async def test_the_listing_is_small(target: Target, capsys: pytest.CaptureFixture[str]) -> None:
-    async with wired(target.url) as wire:
-        response = await wire.modern(request("tools/list"))
+async def test_the_listing_is_small(vault: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Server(vault, vault.with_name("default-state")) as server:
+        async with wired(f"http://127.0.0.1:{server.port}/mcp") as wire:
+            response = await wire.modern(request("tools/list"))
     tools = message(response)["result"]["tools"]
     visible = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in tools]
     seen = len(json.dumps(visible, ensure_ascii=False, separators=(",", ":")).encode())
     with capsys.disabled():
         print(f"\ntools/list: {seen} bytes for the model, {len(response.content)} in all")
+    assert [tool["name"] for tool in tools] == [operation.name for operation in in_toolsets(LISTED)]
     assert seen < 12_000
     assert len(response.content) < 30_000
 

@@ -29,7 +29,6 @@ async def test_every_operation_is_a_tool(client: Client) -> None:
         assert list(tools) == [operation.name for operation in operations()]
     echo, fail = tools["echo"], tools["fail"]
     assert (echo.title, echo.description) == ("Echo", "Says it again.")
-    assert echo.input_schema["additionalProperties"] is False
     assert echo.annotations is not None
     assert echo.annotations.read_only_hint is True
     assert echo.annotations.open_world_hint is False

@@ -69,17 +69,15 @@ def test_an_input_schema_is_small_and_exact() -> None:
     schema = input_schema(Ask)
     assert schema == {
         "type": "object",
-        "additionalProperties": False,
         "required": ["query"],
         "properties": {
-            "query": {"type": "string", "description": "What to find.", "minLength": 1},
-            "limit": {"type": "integer", "default": 20, "minimum": 1},
+            "query": {"type": "string", "description": "What to find."},
+            "limit": {"type": "integer", "default": 20},
             "mode": {"type": "string", "default": "text", "enum": ["tags", "text"]},
             "scope": {"type": "array", "items": {"type": "string"}, "description": "Where."},
             "either": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
             "filter": {
                 "type": "object",
-                "additionalProperties": False,
                 "description": "Narrows.",
                 "required": ["title"],
                 "properties": {

@@ -11,10 +11,10 @@ import anyio
 from mcp import Client
 
 from server.app import open_app, stdio_door
-from server.settings import load
+from server.settings import TOOLSETS, load
 from tests.real.servers import Server
 
-from .connect import Target
+from .connect import DOORS, Target
 
 API = """---
 tags: [devlog, api]
@@ -37,6 +37,9 @@ def fill(folder: Path) -> None:
         (folder / name).mkdir(parents=True)
     (folder / "devlog/api.md").write_text(API)
     (folder / "notes/Welcome.md").write_text("# Welcome\n\nneedle one\nsecond needle\n")
+    (folder / "trash").mkdir()
+    for door in DOORS:
+        (folder / f"trash/{door}.md").write_text("to be thrown away\n")
     (folder / "notes/deep/Grüße.md").write_text("needle drei\n")
     (folder / unicodedata.normalize("NFD", "notes/Ängste.md")).write_text("decomposed\n")
     (folder / "notes/broken.md").write_text("---\ntags: [a\n---\nneedle in a broken note\n")
@@ -45,7 +48,10 @@ def fill(folder: Path) -> None:
 
 
 def environ(vault: Path, state: Path) -> dict[str, str]:
-    return {"VAULT_PATH": str(vault), "STATE_DIR": str(state), "SCAN_INTERVAL": "1"}
+    return {
+        "VAULT_PATH": str(vault), "STATE_DIR": str(state), "SCAN_INTERVAL": "1",
+        "TOOLSETS": ",".join(TOOLSETS),
+    }  # fmt: skip
 
 
 def stdio_command(vault: Path, state: Path) -> list[str]:
@@ -57,7 +63,7 @@ def stdio_command(vault: Path, state: Path) -> list[str]:
 def served(vault: Path, state: Path) -> Iterator[Target]:
     """One vault behind three servers: a process over HTTP, one over stdio, one in this process."""
     settings = load(environ(vault, state))
-    with Server(vault, state) as http, open_app(settings) as app:
+    with Server(vault, state, TOOLSETS=",".join(TOOLSETS)) as http, open_app(settings) as app:
         url = f"http://127.0.0.1:{http.port}/mcp"
         yield Target(url, stdio_command(vault, state), stdio_door(app))
 

@@ -17,7 +17,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from server.catalog.table import OPERATIONS
+from server.catalog.table import LISTED, OPERATIONS, in_toolsets
 from tests.doors.connect import Door, Running, Target, connected, running
 from tests.doors.test_typescript import CLIENTS, clients, talk  # noqa: F401 - a fixture
 from tests.doors.vaults import stdio_command
@@ -41,8 +41,21 @@ CALLS: dict[str, dict[str, Any]] = {
     "backlinks_search": {"path": "notes/Welcome.md"},
     "graph_neighbors": {"path": "notes/Welcome.md", "depth": 2},
     "link_add": {"from": "notes/Scratchpad.md", "to": "notes/Welcome.md"},
+    "note_write": {"path": "notes/Written.md", "content": "# Written\n", "mode": "overwrite"},
+    "note_patch": {
+        "path": "notes/Written.md",
+        "target": "heading",
+        "selector": "Written",
+        "operation": "append",
+        "content": "by a client",
+    },
+    "notes_edit": {"edits": [{"path": "notes/Written.md", "content": "more", "mode": "append"}]},
+    "note_move": {"from": "notes/Written.md", "to": "notes/Moved.md"},
+    "heading_rename": {"path": "notes/Moved.md", "heading": "Written", "to": "Moved"},
+    "note_delete": {"path": "notes/Moved.md"},
     "health_check": {},
 }
+LISTING = [operation.name for operation in in_toolsets(LISTED)]
 TOKEN = "a-token-that-is-long-enough"
 ERAS = ["session", "modern"]
 STOPS: list[Callable[[Running], object]] = [
@@ -95,7 +108,7 @@ def url(sample: str) -> str:
 
 
 async def use_every_tool(client: Client) -> None:
-    assert [tool.name for tool in (await client.list_tools()).tools] == list(CALLS)
+    assert [tool.name for tool in (await client.list_tools()).tools] == LISTING
     for tool, arguments in CALLS.items():
         result = await client.call_tool(tool, arguments)
         assert not result.is_error, result.structured_content
@@ -135,7 +148,7 @@ def test_the_typescript_clients_use_every_tool(
     calls = [{"name": name, "arguments": arguments} for name, arguments in CALLS.items()]
     said = talk(folder, url=url, sdk=sdk, era=era, calls=calls)
     assert said["version"] == ("2026-07-28" if era == "modern" else "2025-11-25")
-    assert [tool["name"] for tool in said["tools"]] == list(CALLS)
+    assert [tool["name"] for tool in said["tools"]] == LISTING
     for one in said["results"]:
         assert not one["result"].get("isError"), one
         assert one["result"]["structuredContent"]
@@ -234,7 +247,7 @@ def test_how_long_the_first_answers_take(vault: Path, capsys: pytest.CaptureFixt
         pipe.stdin.write('{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         listed, listing = pipe.ask(request("tools/list", 1))
         assert opened["result"]["capabilities"]["tools"] is not None
-        assert len(listed["result"]["tools"]) == len(CALLS)
+        assert len(listed["result"]["tools"]) == len(LISTING)
     with capsys.disabled():
         print(
             f"\nstdio: up in {up:.0f} ms, initialize {opening:.1f} ms, tools/list {listing:.1f} ms"

@@ -1,5 +1,6 @@
 """Edits by heading, block, property and text: what they change, and that nothing else does."""
 
+import time
 from typing import Any, get_args
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from server.errors import Ambiguous, InvalidRequest, NotFound
+from server.markdown.block_edits import find_block
 from server.markdown.frontmatter import split
 from server.markdown.note import parse
 from server.markdown.patching import Target, Verb, parse_value, patch
@@ -60,6 +62,11 @@ HEADINGS: dict[str, tuple[str, str, Verb, str | None, str]] = {
     "replace": ("# A\n\none\n## S\ntwo\n\n# B\n", "A", "replace", "x\n", "# A\n\nx\n\n# B\n"),
     "replace without blank lines": ("# A\none\n# B", "A", "replace", "x\n\n", "# A\nx\n# B"),
     "replace without a last break": ("# A\none", "A", "replace", "x\n", "# A\nx"),
+    "replace with the heading": ("# A\none\n", "A", "replace", "# A\nx", "# A\nx\n"),
+    "replace with the heading apart": ("# A\n\none\n", "A", "replace", "# A\n\nx", "# A\n\nx\n"),
+    "replace nothing with the heading": ("# A\n\n", "A", "replace", "# A\n\nx", "# A\n\nx\n"),
+    "replace by the heading alone": ("# A\none\n", "A", "replace", "# A\n", "# A\n"),
+    "replace with another heading": ("# A\none\n", "A", "replace", "## A\nx", "# A\n## A\nx\n"),
     "replace by the same": ("# A\n\none\ntwo\n\n# B", "A", "replace", "one\ntwo\n", "# A\n\none\ntwo\n\n# B"),
     "replace nothing": ("# A\n# B", "A", "replace", "x", "# A\nx\n# B"),
     "replace by nothing": ("# A\n\none\n\n# B", "A", "replace", "", "# A\n\n# B"),
@@ -133,6 +140,13 @@ def test_a_missing_heading_is_not_deleted() -> None:
         patch(NOTE, "n.md", "heading", "X", "delete", None, create_missing=True)
 
 
+def test_a_missing_heading_names_the_nearest_and_the_way_to_add_it() -> None:
+    with pytest.raises(NotFound) as raised:
+        patch(NOTE, "n.md", "heading", "Dep", "append", "x")
+    assert "Did you mean: T#A#Deep" in raised.value.hint
+    assert "create_missing=true" in raised.value.hint
+
+
 def test_an_id_is_no_heading() -> None:
     with pytest.raises(InvalidRequest) as raised:
         patch("x ^a\n", "n.md", "heading", "^a", "append", "y")
@@ -185,6 +199,7 @@ BLOCKS: dict[str, tuple[str, Verb, str | None, str]] = {
     "replace above an id": ("b\n^x\n", "replace", "n", "n\n^x\n"),
     "delete": ("a\n\nb ^x\n\nc\n", "delete", None, "a\n\nc\n"),
     "delete an item": ("- a\n- b ^x\n  - d\n- c\n", "delete", None, "- a\n- c\n"),
+    "delete an item above a quote": ("- b ^x\n  > d\n> c\n", "delete", None, "> c\n"),
     "delete at the end": ("a\n\nb ^x\n", "delete", None, "a\n"),
     "delete at the top": ("b ^x\n\na\n", "delete", None, "a\n"),
     "delete all": ("b ^x", "delete", None, ""),
@@ -368,6 +383,32 @@ def test_nothing_is_no_addition(target: Target, verb: Verb, content: str | None)
     assert "'delete'" in raised.value.hint
 
 
+@pytest.mark.parametrize("target", ["heading", "block"])
+def test_blanks_are_no_lines(target: Target) -> None:
+    with pytest.raises(InvalidRequest):
+        patch("# a ^a\n", "n.md", target, "a", "append", " \n\n")
+
+
+def test_a_large_note_is_quick() -> None:
+    part = (
+        "## Heading {n}\n\n"
+        + "Some words of a line that goes on, [[Link]].\n" * 10
+        + "end ^b{n}\n\n"
+    )
+    text = "---\na: [x]\n---\n" + "".join(part.replace("{n}", str(n)) for n in range(200))
+    assert len(text) > 90_000
+    edits: list[tuple[Target, str]] = [
+        ("heading", "Heading 150"), ("block", "b150"), ("frontmatter", "a"), ("text", "end ^b150"),
+    ]  # fmt: skip
+    for target, selector in edits:
+        times = []
+        for _ in range(5):
+            start = time.perf_counter()
+            patch(text, "n.md", target, selector, "append", "x")
+            times.append(time.perf_counter() - start)
+        assert min(times) < 0.025  # five times what it takes, for a busy machine
+
+
 @pytest.mark.parametrize("target", get_args(Target))
 def test_a_deletion_takes_no_content(target: Target) -> None:
     with pytest.raises(InvalidRequest, match="no content"):
@@ -406,7 +447,11 @@ def test_what_an_edit_does_not_name_stays(text: str, data: st.DataObject) -> Non
     verb: Verb = data.draw(st.sampled_from(get_args(Verb)))
     content = None if verb == "delete" else data.draw(CONTENTS)
     try:
-        section = find(text, note, selector if target == "heading" else f"^{selector}")
+        section = (
+            find(text, note, selector)
+            if target == "heading"
+            else find_block(text, note, selector)[0]
+        )
         after = patch(text, "n.md", target, selector, verb, content)  # type: ignore[arg-type]
     except (Ambiguous, NotFound, InvalidRequest):
         return
