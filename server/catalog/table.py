@@ -46,7 +46,8 @@ INSTRUCTIONS = (
     "An Obsidian vault of markdown notes. Paths are relative to the vault, like 'devlog/topic.md'. "
     "Ask context_pack a question to get the best excerpts; find notes with search_notes (words, tags, "
     "properties), vault_search (regex) or backlinks_search; look at long ones with note_outline and read a "
-    "section with note_read. Write with note_upsert: it creates a note or appends to it, never overwrites. "
+    "section with note_read. note_upsert creates a note or appends to it, never overwrites; note_patch changes "
+    "a part and leaves the rest, note_move takes the links along, note_history shows what was there before. "
     "Link notes as [[name]]. Results marked stale come from a copy while the vault can't be reached; "
     "errors carry a hint that says what to do next."
 )
