@@ -1,10 +1,11 @@
 """Operations that find things."""
 
+from dataclasses import asdict
 from typing import Literal
 
 from pydantic import Field
 
-from server.catalog.operation import Input, Operation, Output
+from server.catalog.operation import IndexOutput, Input, Operation, Output
 from server.models import Caller
 from server.service import Service
 from server.service.freshness import iso_ns
@@ -30,14 +31,11 @@ class SearchResult(Output):
     obsidian_url: str | None = None
 
 
-class VaultSearchOutput(Output):
+class VaultSearchOutput(IndexOutput):
     results: list[SearchResult]
     total: int
     truncated: bool
     capped: bool | None = None
-    stale: bool | None = None
-    as_of: str | None = None
-    incomplete: str | None = None
 
 
 async def _vault_search(
@@ -60,9 +58,7 @@ async def _vault_search(
         total=found.total,
         truncated=found.truncated,
         capped=found.capped or None,
-        stale=found.freshness.stale,
-        as_of=found.freshness.as_of,
-        incomplete=found.freshness.incomplete,
+        **asdict(found.freshness),
     )
 
 
@@ -100,14 +96,11 @@ class ListEntry(Output):
     obsidian_url: str | None = None
 
 
-class VaultListOutput(Output):
+class VaultListOutput(IndexOutput):
     path: str
     entries: list[ListEntry]
     total: int
     truncated: bool
-    stale: bool | None = None
-    as_of: str | None = None
-    incomplete: str | None = None
 
 
 async def _vault_list(service: Service, caller: Caller, args: VaultListInput) -> VaultListOutput:
@@ -136,9 +129,7 @@ async def _vault_list(service: Service, caller: Caller, args: VaultListInput) ->
         ],
         total=listing.total,
         truncated=args.offset + len(listing.entries) < listing.total,
-        stale=listing.freshness.stale,
-        as_of=listing.freshness.as_of,
-        incomplete=listing.freshness.incomplete,
+        **asdict(listing.freshness),
     )
 
 

@@ -1,10 +1,11 @@
 """Operations on links and the graph they make."""
 
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, create_model
 
-from server.catalog.operation import Input, Operation, Output
+from server.catalog.operation import IndexOutput, Input, Operation, Output
 from server.index.backlinks import Form
 from server.models import Caller
 from server.service import Service
@@ -34,15 +35,12 @@ class BacklinkItem(Output):
     obsidian_url: str | None = None
 
 
-class BacklinksOutput(Output):
+class BacklinksOutput(IndexOutput):
     path: str
     items: list[BacklinkItem]
     total: int
     truncated: bool
     capped: bool | None = None
-    stale: bool | None = None
-    as_of: str | None = None
-    incomplete: str | None = None
 
 
 async def _backlinks_search(
@@ -78,9 +76,7 @@ async def _backlinks_search(
         total=page.total,
         truncated=page.capped or args.offset + len(items) < page.total,
         capped=page.capped or None,
-        stale=page.freshness.stale,
-        as_of=page.freshness.as_of,
-        incomplete=page.freshness.incomplete,
+        **asdict(page.freshness),
     )
 
 
@@ -143,7 +139,7 @@ class UnresolvedName(Output):
     examples: list[str]
 
 
-class NeighborsOutput(Output):
+class NeighborsOutput(IndexOutput):
     nodes: list[GraphNode] | None = None
     edges: list[GraphEdge] | None = None
     orphans: list[OrphanNote] | None = None
@@ -151,9 +147,6 @@ class NeighborsOutput(Output):
     unresolved: list[UnresolvedName] | None = None
     unresolved_total: int | None = None
     truncated: bool
-    stale: bool | None = None
-    as_of: str | None = None
-    incomplete: str | None = None
 
 
 async def _graph_neighbors(
@@ -195,9 +188,7 @@ async def _graph_neighbors(
         unresolved_total=missing_total,
         truncated=(view.near is not None and view.near.truncated)
         or any(args.offset + len(shown) < total for shown, total in lists),
-        stale=view.freshness.stale,
-        as_of=view.freshness.as_of,
-        incomplete=view.freshness.incomplete,
+        **asdict(view.freshness),
     )
 
 

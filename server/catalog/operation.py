@@ -35,6 +35,14 @@ class Output(BaseModel):
         return None
 
 
+class IndexOutput(Output):
+    """A result that comes from the index, and how far it can be trusted: see `Freshness`."""
+
+    stale: bool | None = None
+    as_of: str | None = None
+    incomplete: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One capability: what agents read about it, what it takes and gives, and how it runs."""

@@ -1,8 +1,10 @@
 """The operation that gathers context for a question."""
 
+from dataclasses import asdict
+
 from pydantic import Field
 
-from server.catalog.operation import Input, Operation, Output
+from server.catalog.operation import IndexOutput, Input, Operation, Output
 from server.models import Caller
 from server.service import Service
 
@@ -24,14 +26,11 @@ class ContextExcerpt(Output):
     obsidian_url: str | None = None
 
 
-class ContextPackOutput(Output):
+class ContextPackOutput(IndexOutput):
     excerpts: list[ContextExcerpt]
     matched: int
     chars: int
     truncated: bool
-    stale: bool | None = None
-    as_of: str | None = None
-    incomplete: str | None = None
 
 
 async def _context_pack(
@@ -48,9 +47,7 @@ async def _context_pack(
         matched=pack.matched,
         chars=pack.chars,
         truncated=pack.truncated,
-        stale=pack.freshness.stale,
-        as_of=pack.freshness.as_of,
-        incomplete=pack.freshness.incomplete,
+        **asdict(pack.freshness),
     )
 
 

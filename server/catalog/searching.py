@@ -1,10 +1,11 @@
 """The operation that finds notes by what they say and what they are."""
 
+from dataclasses import asdict
 from typing import Any, Literal
 
 from pydantic import Field
 
-from server.catalog.operation import Input, Operation, Output
+from server.catalog.operation import IndexOutput, Input, Operation, Output
 from server.models import Caller
 from server.service import Service
 
@@ -45,13 +46,10 @@ class FoundItem(Output):
     obsidian_url: str | None = None
 
 
-class SearchNotesOutput(Output):
+class SearchNotesOutput(IndexOutput):
     total: int
     items: list[FoundItem]
     truncated: bool
-    stale: bool | None = None
-    as_of: str | None = None
-    incomplete: str | None = None
 
 
 async def _search_notes(
@@ -77,9 +75,7 @@ async def _search_notes(
             for item in page.items
         ],
         truncated=page.truncated,
-        stale=page.freshness.stale,
-        as_of=page.freshness.as_of,
-        incomplete=page.freshness.incomplete,
+        **asdict(page.freshness),
     )
 
 

@@ -1,10 +1,11 @@
 """Operations about what notes are ordered by, and what changed."""
 
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from server.catalog.operation import Input, Operation, Output
+from server.catalog.operation import IndexOutput, Input, Operation, Output
 from server.index.changes import Change
 from server.models import Caller
 from server.service import Service
@@ -30,13 +31,10 @@ class TagCount(Output):
     direct: int
 
 
-class ListTagsOutput(Output):
+class ListTagsOutput(IndexOutput):
     tags: list[TagCount]
     total: int
     truncated: bool
-    stale: bool | None = None
-    as_of: str | None = None
-    incomplete: str | None = None
 
 
 async def _list_tags(service: Service, caller: Caller, args: ListTagsInput) -> ListTagsOutput:
@@ -52,9 +50,7 @@ async def _list_tags(service: Service, caller: Caller, args: ListTagsInput) -> L
         tags=[TagCount(tag=short(t.tag), count=t.count, direct=t.direct) for t in page.items],
         total=page.total,
         truncated=args.offset + len(page.items) < page.total,
-        stale=page.freshness.stale,
-        as_of=page.freshness.as_of,
-        incomplete=page.freshness.incomplete,
+        **asdict(page.freshness),
     )
 
 
@@ -92,13 +88,10 @@ class PropertyCount(Output):
     values: dict[str, int]
 
 
-class ListPropertiesOutput(Output):
+class ListPropertiesOutput(IndexOutput):
     properties: list[PropertyCount]
     total: int
     truncated: bool
-    stale: bool | None = None
-    as_of: str | None = None
-    incomplete: str | None = None
 
 
 async def _list_properties(
@@ -124,9 +117,7 @@ async def _list_properties(
         ],
         total=page.total,
         truncated=args.offset + len(page.items) < page.total,
-        stale=page.freshness.stale,
-        as_of=page.freshness.as_of,
-        incomplete=page.freshness.incomplete,
+        **asdict(page.freshness),
     )
 
 
@@ -164,15 +155,12 @@ class ChangedNote(Output):
     obsidian_url: str | None = None
 
 
-class RecentChangesOutput(Output):
+class RecentChangesOutput(IndexOutput):
     changes: list[ChangedNote]
     total: int
     truncated: bool
     since: str
     log_since: str | None = None
-    stale: bool | None = None
-    as_of: str | None = None
-    incomplete: str | None = None
 
 
 async def _recent_changes(
@@ -199,9 +187,7 @@ async def _recent_changes(
         truncated=args.offset + len(found.items) < found.total,
         since=found.since,
         log_since=found.log_since,
-        stale=found.freshness.stale,
-        as_of=found.freshness.as_of,
-        incomplete=found.freshness.incomplete,
+        **asdict(found.freshness),
     )
 
 
