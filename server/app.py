@@ -31,6 +31,7 @@ from server.service.moving import Moving
 from server.service.notes import Notes
 from server.service.once import Once
 from server.service.packing import Packing
+from server.service.past import Past
 from server.service.searching import Searching
 from server.service.status import Status
 from server.service.vocabulary import Vocabulary
@@ -287,6 +288,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
             timeout=settings.mount_timeout,
         ),
         moving=Moving(editing, vault, index, loader, access, obsidian),
+        past=Past(history, editing, vault, index, access, obsidian, local, mount),
     )
     chosen = settings.toolsets
     dispatcher = Dispatcher(

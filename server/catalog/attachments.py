@@ -10,7 +10,7 @@ from server.service.attachments import MOST_CHARS, AttachmentView
 
 class AttachmentReadInput(Input):
     path: str
-    offset: int = Field(0, ge=0, description="next_offset of the last answer")
+    offset: int = Field(0, ge=0)
     max_chars: int = Field(20_000, ge=1, le=MOST_CHARS)
 
 
@@ -54,7 +54,7 @@ ATTACHMENT_READ = Operation(
     name="attachment_read",
     title="Read an attachment",
     description=(
-        "Read a file that is no note: an image is shown, text comes as text, anything else as base64."
+        "Read a file that is no note: an image is shown, text comes as text, the rest as base64."
     ),
     toolset="edit",
     access="read",
@@ -100,9 +100,7 @@ async def _attachment_write(
 ATTACHMENT_WRITE = Operation(
     name="attachment_write",
     title="Store an attachment",
-    description=(
-        "Store a file that is no note; one that is there is replaced only with overwrite or its etag."
-    ),
+    description=("Store a file that is no note; replace one only with overwrite or if_match."),
     toolset="edit",
     access="write",
     input=AttachmentWriteInput,

@@ -14,6 +14,7 @@ _ITEM = re.compile(
 )
 _ATX = re.compile(r" {0,3}#{1,6}[ \t]+")
 _QUOTE = re.compile(r"[ \t]*>[ \t>]*")
+_FENCE = re.compile(r"^[ \t>]*(`{3,}(?=[^`\n]*$)|~{3,})(.*)$", re.MULTILINE)
 _NO_ID_INSIDE = re.compile(r"[ \t]*(?:```|~~~|\||\$\$)")
 
 
@@ -27,7 +28,32 @@ def find_block(text: str, note: Note, selector: str) -> tuple[Section, Block]:
         if own and text[heading.start : block.start].strip(" \t#"):
             # The line below a heading's text may be what makes it one.
             return Section(heading.start, heading.end, heading, heading.end), block
-    return Section(section.start, _end(text, section, block), None, section.start), block
+    start = _start(text, note, section, block)
+    return Section(start, _end(text, section, block), None, start), block
+
+
+def _start(text: str, note: Note, section: Section, block: Block) -> int:
+    """Where the block starts: a heading right above is no part of it, all lines of code are."""
+    line = text.rfind("\n", 0, block.start) + 1
+    if not text[line : block.start].strip(" \t>"):
+        code = _code_start(text, note.frontmatter.body, line)
+        if code is not None:
+            return code
+    ends = [one.end for one in note.headings if section.start <= one.start and one.end <= line]
+    return ends[-1] if ends and text[ends[-1] : block.start].strip() else section.start
+
+
+def _code_start(text: str, floor: int, end: int) -> int | None:
+    """Where the fenced code starts that is the last thing before an offset."""
+    opening = None
+    for fence in _FENCE.finditer(text, floor, end):
+        if opening is None:
+            opening = fence
+        elif fence[1].startswith(opening[1]) and not fence[2].strip():
+            if not text[fence.end() : end].strip(" \t\r\n>"):
+                return opening.start()
+            opening = None
+    return None
 
 
 def _end(text: str, section: Section, block: Block) -> int:
@@ -128,6 +154,11 @@ def _in_kind(first: str, content: str) -> str:
         below = _prefixed(rest, item["lead"] + " " * len(item["mark"])) if rest else ""
         return item[0] + line + ("\n" + below if rest else "")
     if heading := _ATX.match(first):
+        if "\n" in content:
+            raise InvalidRequest(
+                "The id names a heading, which has one line.",
+                "Give one line, or use target 'heading' for what is below it.",
+            )
         return content if _ATX.match(content) else heading[0] + content
     quote = _QUOTE.match(first)
     return _prefixed(content, quote[0]) if quote and not _QUOTE.match(content) else content

@@ -47,7 +47,8 @@ def replace_below(text: str, note: Note, section: Section, content: str) -> str:
     if line.strip() and line.strip() == plain(text[section.start : body]).strip():
         content = rest
     first = first_text(text, body, end)
-    if first > body:
+    top = _top_of_blank(text, section) if first == end else before_break(text, first)
+    if top > before_break(text, body):
         content = content.lstrip("\n")
     if first == end:
         return add_below(text, note, section, content, at_end=True) if content else text

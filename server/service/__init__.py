@@ -13,6 +13,7 @@ from server.service.graph import Graph
 from server.service.moving import Moving
 from server.service.notes import Notes
 from server.service.packing import Packing
+from server.service.past import Past
 from server.service.searching import Searching
 from server.service.status import Status
 from server.service.vocabulary import Vocabulary
@@ -34,3 +35,4 @@ class Service:
     writing: Writing
     attachments: Attachments
     moving: Moving
+    past: Past

@@ -33,6 +33,7 @@ IMAGE_BYTES = (MESSAGE - 60_000) * 3 // 4
 """An image travels once, as base64, beside what is said of it; it can't come in pages."""
 _NAMES = 20_000
 _LONGEST_HEAD = 200
+_BY_HAND = "Ask the user to put it into the vault"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class Attachments:
         if place is not None and place.kind == "folder":
             raise InvalidRequest(f"{path!r} is a folder.", "vault_list tells what is in it.")
         if place is not None and place.stat.size > self._max_bytes:
-            raise self._too_large(path, place.stat.size)
+            raise self._too_large(path, place.stat.size, "Open it in Obsidian")
         found = self._vault.read(path) if place is not None else None
         if found is None:
             sees = self._access.sees(caller)
@@ -158,13 +159,12 @@ class Attachments:
             raise NotFound(f"There is no attachment {path!r}.", hint, did_you_mean=near)
         return found
 
-    def _too_large(self, path: str, size: int) -> TooLarge:
+    def _too_large(self, path: str, size: int, instead: str) -> TooLarge:
         return TooLarge(
             f"{path!r} has {size:,} bytes; {self._max_bytes:,} is the limit.",
-            "Open it in Obsidian; MAX_ATTACHMENT_MB sets the limit.",
+            f"{instead}; MAX_ATTACHMENT_MB sets the limit.",
             size=size,
             limit=self._max_bytes,
-            obsidian_url=self._obsidian().url(path),
         )
 
     def _fitting_image(self, found: Found) -> bytes:
@@ -175,7 +175,6 @@ class Attachments:
                 "Ask the user to open it in Obsidian, or for a smaller copy of it.",
                 size=size,
                 limit=IMAGE_BYTES,
-                obsidian_url=self._obsidian().url(found.path),
             )
         return found.content.data
 
@@ -184,10 +183,10 @@ class Attachments:
         limit = 4 * (-(-self._max_bytes // 3))
         # Line breaks and the head of a data: URL may come on top.
         if len(raw) > limit + limit // 32 + _LONGEST_HEAD:
-            raise self._too_large(path, len(raw) * 3 // 4)
+            raise self._too_large(path, len(raw) * 3 // 4, _BY_HAND)
         data = decoded(raw)
         if len(data) > self._max_bytes:
-            raise self._too_large(path, len(data))
+            raise self._too_large(path, len(data), _BY_HAND)
         if (differ := mismatch(path, data)) is not None:
             named, found = differ
             raise InvalidRequest(

@@ -134,7 +134,7 @@ class Loader:
         if written.created:
             self._store_folders(written.disk)
         if kind_of(written.path) != "note":
-            self._index.put_files([Entry(written.path, written.disk, "attachment", stat)])
+            self._store_file(Entry(written.path, written.disk, "attachment", stat))
             return
         # Always looked at once more: rclone may show another time after the upload.
         self.store(
@@ -147,6 +147,12 @@ class Loader:
                 looked_ns=written.at_ns,
             )
         )
+
+    def _store_file(self, entry: Entry) -> None:
+        try:
+            self._index.put_files([entry])
+        except Exception as error:  # noqa: BLE001 - the scanner will try again
+            log(logging.ERROR, "a file could not be indexed", path=entry.path, why=repr(error))
 
     def take_in(self, outcome: Outcome) -> None:
         """Let the index know what a step of a plan did; a failure is left to the scanner."""

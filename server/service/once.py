@@ -95,7 +95,11 @@ class Once:
         except BaseException:
             await self._ask(self._history.release, *mark)
             raise
-        await self._ask(self._history.fulfil, *mark, result)
+        if result.get("dry_run"):
+            # Nothing was written: a server that writes must not take this for done.
+            await self._ask(self._history.release, *mark)
+        else:
+            await self._ask(self._history.fulfil, *mark, result)
         return result
 
     def _claim_again(self, caller: str, key: str, tool: str, request_hash: str) -> Claim:
@@ -106,7 +110,8 @@ class Once:
         if claim.path is None or claim.after is None:
             return False
         entries, _ = await self._ask(self._history.of, claim.path, limit=200)
-        if any(entry.after == claim.after for entry in entries):
+        # Its own entry may still be open; who changed the note next found what it wrote.
+        if any(claim.after in (entry.after, entry.before) for entry in entries):
             return True
         loaded = await self._loader.load(parse_path(claim.path))
         return loaded is not None and loaded.etag == claim.after

@@ -150,12 +150,9 @@ class Reversal:
     def _merged(self, file: _File, before: str, after: str) -> bytes | None:
         base, ours = self._content(file.path, after), self._known(file, before)
         if base is not None and ours is not None and file.wanted is not None:
-            try:
-                text = merge(decoded(base), decoded(ours), decoded(file.wanted))
-            except InvalidRequest:
-                text = None
-            if text is not None:
-                return text.encode("utf-8", "surrogateescape")
+            data = _without_end(base, ours, file.wanted) or _merged(base, ours, file.wanted)
+            if data is not None:
+                return data
         self._refuse(file.path, "somebody else changed the same lines")
         return file.wanted
 
@@ -201,8 +198,9 @@ class Reversal:
             self.reverted.append(
                 Reverted(file.path, "moved_back", file.disk, file.now, file.wanted)
             )
+        done = {*moving, *replaced}
         for file in self._files:
-            if file.wanted not in (None, file.now) and file not in moving and file not in replaced:
+            if file.wanted not in (None, file.now) and file not in done:
                 self._replace(batch, file, file.now)
         return batch
 
@@ -258,12 +256,31 @@ class Reversal:
         self.refused.setdefault(path, why)
 
 
+def _without_end(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    """What others appended to a text, without the end that it had when they did: a log of many."""
+    rest = theirs[len(base) :]
+    if not (base.startswith(ours) and theirs.startswith(base) and rest):
+        return None
+    breaks = rest.startswith((b"\n", b"\r\n"))
+    if not breaks and not (base.endswith(b"\n") and (not ours or ours.endswith(b"\n"))):
+        return None
+    return ours + rest
+
+
+def _merged(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    try:
+        text = merge(decoded(base), decoded(ours), decoded(theirs))
+    except InvalidRequest:
+        return None
+    return None if text is None else text.encode("utf-8", "surrogateescape")
+
+
 def _in_order(files: Sequence[_File]) -> Iterator[tuple[_File, str, str]]:
     """The moves (old, new), none of them onto a file that has yet to move away."""
     waiting = {path_key(file.disk or ""): (file, file.disk or "") for file in files}
     while waiting:
-        free = [k for k, (f, _) in waiting.items() if path_key(f.path) in {k} - waiting.keys() | {k}]
-        free = free or [k for k, (f, _) in waiting.items() if path_key(f.path) not in waiting]
+        wanted = {key: path_key(file.path) for key, (file, _) in waiting.items()}
+        free = [key for key, end in wanted.items() if end == key or end not in waiting]
         if free:
             for key in free:
                 file, old = waiting.pop(key)

@@ -9,15 +9,15 @@ from server.markdown.frontmatter import render, split
 from server.markdown.properties import MAX_CHARS
 
 
-def encoded(text: str) -> bytes:
+def encoded(text: str, what: str = "content") -> bytes:
     """The bytes of a content. Raises `InvalidRequest` when it is no text."""
     if "\0" in text:
-        raise InvalidRequest("The content holds a NUL character.", "Notes are text: leave it out.")
+        raise InvalidRequest(f"The {what} holds a NUL character.", "Notes are text: leave it out.")
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:
         raise InvalidRequest(
-            "The content is not valid Unicode.", "Send it as plain UTF-8."
+            f"The {what} is not valid Unicode.", "Send it as plain UTF-8."
         ) from None
 
 

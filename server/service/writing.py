@@ -14,12 +14,12 @@ from server.markdown.line_breaks import in_breaks, line_break
 from server.markdown.merging import merge
 from server.markdown.patching import Target, Verb, patch
 from server.markdown.property_lines import set_property
-from server.models import Caller, Content, NotePath
+from server.models import Caller, Content, NotePath, etag_of
 from server.service.editing import Batch, Edit, Editing
 from server.service.once import AboutTo, Once
 from server.service.texts import decoded, encoded, head
 from server.vault.obsidian import ObsidianLinks
-from server.vault.paths import check_new_name, parse_note_path, parse_path
+from server.vault.paths import check_new_name, parse_note_path, parse_path, path_key
 from server.vault.vault import Vault
 
 Mode = Literal["create", "overwrite", "append", "prepend"]
@@ -134,7 +134,7 @@ class Writing:
         """Create, overwrite, append or prepend. Raises `Conflict` with both etags."""
         path = parse_note_path(request.path)
         self._body(request.content)
-        made = _Making(self, path, request)
+        made = _Making(self, caller, path, request)
 
         async def make(about_to: AboutTo | None) -> dict[str, Any]:
             edit = await self._editing.edit(
@@ -148,7 +148,7 @@ class Writing:
     async def patch(self, caller: Caller, request: Request) -> dict[str, Any]:
         """Change a part of a note. Raises `NotFound` or `Ambiguous` with the candidates."""
         path = parse_note_path(request.path)
-        made = _Making(self, path, request)
+        made = _Making(self, caller, path, request)
         edit = await self._editing.edit(caller, "note_patch", path, made, kind="patch")
         return self._told(edit, diff=True, merged=made.merged)
 
@@ -163,14 +163,19 @@ class Writing:
             self._access.require(caller, "write", path)
 
         def make() -> tuple[Batch, Edited]:
+            names: dict[NotePath, NotePath] = {}
             before: dict[NotePath, bytes | None] = {}
             after: dict[NotePath, bytes] = {}
             for path, request in zip(paths, requests, strict=True):
-                if path not in before:
+                if path not in names:
                     found = self._vault.read(path)
-                    before[path] = found.content.data if found else None
-                now = after.get(path, before[path])
-                after[path] = _Making(self, path, request).of(now)
+                    # Two spellings of one note are one note, new or not.
+                    new = next((name for name in before if path_key(name) == path_key(path)), path)
+                    names[path] = NotePath(found.path) if found else new
+                    before.setdefault(names[path], found.content.data if found else None)
+                name = names[path]
+                making = _Making(self, caller, name, request)
+                after[name] = making.of(after.get(name, before[name]), first=before[name])
             batch = Batch("edit")
             for path, data in after.items():
                 if data != before[path]:
@@ -212,9 +217,16 @@ class Writing:
         told, done = await self._editing.apply(caller, "note_delete", make)
         return told if done else replace(told, dry_run=True)
 
-    def base_of(self, etag: str) -> bytes | None:
+    def base_of(self, path: NotePath, etag: str) -> bytes | None:
         """A content that a note once had, as long as somebody here remembers it."""
-        return self._history.content(etag) or self._index.former(etag)
+        kept = self._history.content(etag)
+        if kept is None:
+            kept = self._index.former(etag)
+        if kept is not None:
+            return kept
+        # What was changed behind our back may still be the present content to the index.
+        rows = [row for row in self._index.match(path) if row.etag == etag]
+        return self._index.text(rows[0]) if rows else None
 
     def _body(self, content: str) -> bytes:
         body = encoded(content)
@@ -236,9 +248,9 @@ class Writing:
         """Raise `InvalidPath` when a new note can't have this name."""
         self._check_new(path)
 
-    def absent(self, path: NotePath) -> NotFound:
+    def absent(self, caller: Caller, path: NotePath) -> NotFound:
         """What to say when a note that is to be changed isn't there."""
-        near = self._index.suggest(path)
+        near = self._index.suggest(path, match=self._access.sees(caller))
         hint = (
             f"Did you mean {', '.join(near)}?" if near else "note_write with mode=create makes it."
         )
@@ -249,8 +261,7 @@ class Writing:
             return InvalidRequest(
                 f"{path!r} is a folder.", "Delete the notes in it one by one, or move the folder."
             )
-        sees = self._access.sees(caller)
-        near = [other for other in self._index.suggest(path) if sees(other)]
+        near = self._index.suggest(path, match=self._access.sees(caller))
         hint = f"Did you mean {', '.join(near)}?" if near else "It may be deleted already."
         return NotFound(f"There is no {path!r}.", hint, did_you_mean=near)
 
@@ -292,7 +303,7 @@ class Writing:
             {
                 "path": path,
                 "created": before[path] is None,
-                "etag": Edit(path, None, after[path]).etag,
+                "etag": etag_of(after[path]),
             }
             for path in changed
         ]
@@ -302,8 +313,11 @@ class Writing:
 class _Making:
     """What a request makes of the content that is there, three-way when it was made for another."""
 
-    def __init__(self, writing: Writing, path: NotePath, request: Request) -> None:
+    def __init__(
+        self, writing: Writing, caller: Caller, path: NotePath, request: Request
+    ) -> None:
         self._writing = writing
+        self._caller = caller
         self._path = path
         self._request = request
         self.merged = False
@@ -311,24 +325,24 @@ class _Making:
     def __call__(self, current: Content | None) -> bytes:
         return self.of(current.data if current else None)
 
-    def of(self, now: bytes | None) -> bytes:
+    def of(self, now: bytes | None, first: bytes | None = None) -> bytes:
+        """The new content; `first` is what was there before earlier edits of the same call."""
         self.merged = False
         request = self._request
-        etag = Edit(self._path, None, now).etag if now is not None else None
-        if request.if_match is not None and request.if_match != etag:
-            return self._merge(now, etag)
+        etag = etag_of(now) if now is not None else None
         if now is not None and request.mode == "create":
             raise Conflict(
                 f"{self._path!r} is there already.",
                 "Use mode=overwrite with if_match, append, or another path.",
                 etag=etag,
             )
-        return self._apply(now)
+        known = (None, etag, etag_of(first) if first is not None else None)
+        return self._apply(now) if request.if_match in known else self._merge(now, etag)
 
     def _merge(self, now: bytes | None, etag: str | None) -> bytes:
         """Ours on top of what somebody else made of the same base, if the two don't touch."""
         wanted = self._request.if_match or ""
-        base = self._writing.base_of(wanted) if now is not None else None
+        base = self._writing.base_of(self._path, wanted) if now is not None else None
         if base is not None and now is not None:
             ours = self._apply(base)
             found = merge(decoded(base), decoded(ours), decoded(now))
@@ -347,8 +361,9 @@ class _Making:
         request = self._request
         encoded(request.content)
         if request.target is not None:
+            encoded(request.selector, "selector")
             if now is None:
-                raise self._writing.absent(self._path)
+                raise self._writing.absent(self._caller, self._path)
             name = self._path.rpartition("/")[2]
             text = patch(
                 decoded(now), name, request.target, request.selector, request.operation or "append",
@@ -357,7 +372,7 @@ class _Making:
             return _checked(text)
         if now is None:
             if request.mode not in ("create", "overwrite", "append", "prepend"):
-                raise self._writing.absent(self._path)
+                raise self._writing.absent(self._caller, self._path)
             self._writing.check_new(self._path)
             return (head(request.frontmatter) if request.frontmatter else b"") + encoded(
                 request.content
@@ -373,8 +388,10 @@ class _Making:
             text = set_property(text, key, value)
         eol = line_break(text)
         content = in_breaks(request.content, eol)
+        if not content:
+            return _checked(text)
         if request.mode == "append":
-            gap = "" if not text or text.endswith("\n") else eol
+            gap = "" if text in ("", "\ufeff") or text.endswith("\n") else eol
             return _checked(f"{text}{gap}{content}")
         at = split(text).body or (1 if text.startswith("\ufeff") else 0)
         gap = "" if content.endswith("\n") or at == len(text) else eol
