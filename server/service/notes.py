@@ -8,6 +8,7 @@ from server.access import Access
 from server.errors import InvalidRequest, NotFound, TooLarge, VaultError
 from server.index.store import Index
 from server.markdown import sections
+from server.markdown.block_edits import find_block
 from server.markdown.frontmatter import split
 from server.markdown.note import Note, parse
 from server.models import Caller, NotePath, kind_of
@@ -222,7 +223,7 @@ class Notes:
             note = parse(text, _name(loaded.path))
             facts = metadata(note) if include_metadata else None
             if section is not None:
-                found = sections.find(text, note, section)
+                found = _part(text, note, section)
                 whole = text[found.start : found.end]
         content = cut(whole[offset : offset + max_chars], ROOM - _NAMES - weight(facts))
         end = offset + len(content)
@@ -241,6 +242,13 @@ class Notes:
             stale=loaded.stale,
             as_of=loaded.as_of,
         )
+
+
+def _part(text: str, note: Note, section: str) -> sections.Section:
+    """What a section or `^block` covers, the same to a reader as to an edit."""
+    if section.strip().lstrip("#").strip().startswith("^"):
+        return find_block(text, note, section)[0]
+    return sections.find(text, note, section)
 
 
 def _text(loaded: Loaded) -> str:
