@@ -266,6 +266,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
             index,
             scanner,
             journal,
+            history,
             access,
             obsidian,
             local,
@@ -329,6 +330,13 @@ def _take_over(settings: Settings, slot: Slot, app: App) -> None:
             other.release()
 
 
+def _publish_history(app: App) -> None:
+    with contextlib.suppress(VaultError):
+        usage = app.history.usage()
+        app.telemetry.history_entries.set(usage.entries)
+        app.telemetry.history_bytes.set(usage.bytes)
+
+
 def _care(app: App, stopping: threading.Event) -> None:
     """Settle the journal and keep the index tidy, while nobody waits for it."""
     app.guard.looked.wait(_CARE_SECONDS)
@@ -343,6 +351,7 @@ def _care(app: App, stopping: threading.Event) -> None:
                 app.scanner.wake()
             app.index.tend()
             app.scanner.publish_usage()
+            _publish_history(app)
             app.index.checkpoint()
             if time.monotonic() - compacted > _COMPACT_SECONDS:
                 app.index.compact()

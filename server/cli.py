@@ -1,4 +1,4 @@
-"""The command line: `vault-mcp serve | stdio | config check | journal | adopt | reindex`.
+"""The command line: `vault-mcp serve | stdio | config check | journal | history | adopt | reindex`.
 
 Thin: reads the settings, opens the app, prints. Web libraries are imported only by the commands
 that need them, so that the small ones answer at once.
@@ -73,6 +73,18 @@ def _parser() -> argparse.ArgumentParser:
     journal.add_argument("--json", action="store_true")
     journal.add_argument("--show", metavar="ID", help="print the content of one entry")
     journal.set_defaults(run=_journal)
+    history = commands.add_parser(
+        "history",
+        help="show what was changed, by whom, and what was there before",
+        usage="vault-mcp history [PATH] [--caller NAME] [--limit N] [--json]\n"
+        "       vault-mcp history show VERSION\n"
+        "       vault-mcp history restore PATH VERSION",
+    )
+    history.add_argument("what", nargs="*", help="a note, or one of the commands above")
+    history.add_argument("--caller", metavar="NAME", help="only what one caller changed")
+    history.add_argument("--limit", metavar="N", type=int, default=20)
+    history.add_argument("--json", action="store_true")
+    history.set_defaults(run=_history, wrong=history.error)
     commands.add_parser(
         "adopt", help="accept the folder at VAULT_PATH as the vault, whatever was known before"
     ).set_defaults(run=_adopt)
@@ -109,7 +121,7 @@ def _stdio(_arguments: argparse.Namespace) -> int:
     from server.doors.stdio import serve_stdio  # noqa: PLC0415
 
     with open_app(settings) as app:
-        limit = 2 * settings.max_note_bytes + (1 << 20)
+        limit = settings.max_message_bytes
         _collect_seldom()
         asyncio.run(serve_stdio(stdio_door(app), max_message_bytes=limit))
     return 0
@@ -157,6 +169,31 @@ def _journal(arguments: argparse.Namespace) -> int:
         print("The journal is empty: every write is finished.")
     for row in rows if not arguments.json else ():
         print("{id}  {state:<8}  {created}  {bytes:>9} B  {path}".format(**row))
+    return 0
+
+
+def _history(arguments: argparse.Namespace) -> int:
+    from server import history_command as command  # noqa: PLC0415
+
+    what: list[str] = arguments.what
+    match what:
+        case ["show", version] if version.isdecimal():
+            sys.stdout.buffer.write(command.content(load(), int(version)))
+            return 0
+        case ["restore", path, version] if version.isdecimal():
+            print(command.restore(_configured(None), path, int(version)))
+            return 0
+        case [] | [_]:
+            note = what[0] if what else None
+            rows = command.rows(load(), note, arguments.caller, max(1, arguments.limit))
+        case _:
+            arguments.wrong("that is neither a path nor a command with its arguments")
+    if arguments.json:
+        print(json.dumps(rows, ensure_ascii=False, indent=2))
+    elif not rows:
+        print("The history is empty: nothing was changed.")
+    for row in rows if not arguments.json else ():
+        print("{version:>6}  {at}  {by:<12}  {tool:<12}  {change:<9}  {path}".format(**row))
     return 0
 
 

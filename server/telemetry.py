@@ -171,6 +171,12 @@ class Telemetry:
         self.journal_entries = Gauge(
             "vault_journal_entries", "Writes the journal still watches", registry=registry
         )
+        self.history_entries = Gauge(
+            "vault_history_entries", "Changes that the history knows", registry=registry
+        )
+        self.history_bytes = Gauge(
+            "vault_history_bytes", "What the history keeps of them, compressed", registry=registry
+        )
         self.workers_stuck = Gauge(
             "vault_workers_stuck",
             "Threads stuck in a call past its deadline",

@@ -40,7 +40,8 @@ class NoteHistoryOutput(Output):
     obsidian_url: str | None = None
 
 
-def _version(entry: Entry) -> Version:
+def version(entry: Entry) -> Version:
+    """A change as it is told."""
     return Version(
         version=entry.id,
         at=iso_ns(entry.at_ns),
@@ -67,7 +68,7 @@ async def _note_history(
     found = await service.past.versions(caller, args.path, limit=args.limit, offset=args.offset)
     return NoteHistoryOutput(
         path=found.path,
-        versions=[_version(entry) for entry in found.entries],
+        versions=[version(entry) for entry in found.entries],
         total=found.total,
         truncated=args.offset + len(found.entries) < found.total,
         obsidian_url=found.obsidian_url,

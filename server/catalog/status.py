@@ -15,6 +15,7 @@ class HealthCheckOutput(Output):
     status: Literal["ok", "degraded"]
     mount: dict[str, Any]
     index: dict[str, Any]
+    history: dict[str, Any]
     queue: dict[str, Any]
     obsidian: dict[str, Any]
     versions: dict[str, str]

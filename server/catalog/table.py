@@ -41,8 +41,8 @@ OPERATIONS: tuple[Operation, ...] = (
     history.NOTE_HISTORY,
     history.NOTE_RESTORE,
     history.UNDO,
-    attachments.ATTACHMENT_READ,
     attachments.ATTACHMENT_WRITE,
+    attachments.ATTACHMENT_READ,
     status.HEALTH_CHECK,
 )
 

@@ -14,7 +14,7 @@ from server.markdown.rewriting import read, relink, resection, retitle
 from server.models import Caller, NotePath, kind_of
 from server.service.editing import Batch, Editing
 from server.service.loading import Loaded, Loader
-from server.service.texts import decoded
+from server.service.texts import decoded, encoded
 from server.vault.obsidian import ObsidianLinks
 from server.vault.paths import check_new_name, parse_note_path, parse_path
 from server.vault.relocation import Place
@@ -122,6 +122,7 @@ class Moving:
         """Rename a heading; every link to it follows. Raises `NotFound`, `Ambiguous`."""
         path = parse_note_path(raw_path)
         self._access.require(caller, "write", path)
+        encoded(new, "heading")
 
         def make() -> tuple[Batch, Renamed]:
             place = self._place(caller, path)

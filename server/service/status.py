@@ -7,6 +7,8 @@ from typing import Any
 
 from server import __version__
 from server.access import Access
+from server.errors import VaultError
+from server.history.store import History
 from server.index.store import Index
 from server.models import Caller
 from server.scanner.scanner import Scanner
@@ -26,6 +28,7 @@ class Status:
         index: Index,
         scanner: Scanner,
         journal: Journal,
+        history: History,
         access: Access,
         obsidian: Callable[[], ObsidianLinks],
         local: Workers,
@@ -38,6 +41,7 @@ class Status:
         self._index = index
         self._scanner = scanner
         self._journal = journal
+        self._history = history
         self._access = access
         self._obsidian = obsidian
         self._local = local
@@ -55,6 +59,7 @@ class Status:
             "status": "ok" if ready else "degraded",
             "mount": self._mount_part(),
             "index": index,
+            "history": await self._local.run_async(Deadline.after(5), self._history_part),
             "queue": {"pending_writes": len(self._journal), "stuck_workers": self._mount.stuck},
             "obsidian": {
                 "vault": links.vault,
@@ -85,6 +90,17 @@ class Status:
             "hint": health.hint or None,
             "detail": health.detail or None,
             "protocol": self._protocol(),
+        }
+
+    def _history_part(self) -> dict[str, Any]:
+        try:
+            usage = self._history.usage()
+        except VaultError as error:
+            return {"error": error.message}
+        return {
+            "entries": usage.entries,
+            "used_mb": _mb(usage.bytes),
+            "budget_mb": _mb(usage.max_bytes),
         }
 
     def _index_part(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Writing, patching and deleting notes: precise edits, and nothing but them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -25,6 +26,7 @@ from server.vault.vault import Vault
 Mode = Literal["create", "overwrite", "append", "prepend"]
 DIFF_CHARS = 2_000
 MOST_EDITS = 100
+_RIVALS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +216,15 @@ class Writing:
             broken = self._index.link_counts(row.path)[0] if row is not None else 0
             return batch, Deleted(found.path if found else path, trashed, broken, None, None)
 
-        told, done = await self._editing.apply(caller, "note_delete", make)
-        return told if done else replace(told, dry_run=True)
+        async def carry_out() -> Deleted:
+            told, done = await self._editing.apply(caller, "note_delete", make)
+            return told if done else replace(told, dry_run=True)
+
+        # Others may throw away a file of the same name at the same moment.
+        for _ in range(0 if permanent else _RIVALS):
+            with suppress(Conflict):
+                return await carry_out()
+        return await carry_out()
 
     def base_of(self, path: NotePath, etag: str) -> bytes | None:
         """A content that a note once had, as long as somebody here remembers it."""

@@ -134,11 +134,21 @@ class Journal:
                 path = unicodedata.normalize("NFC", disk)
                 # Like a new note: when the mount loses it there, it has to be written there.
                 moved = replace(record, id=uuid.uuid4().hex[:16], disk=disk, path=path, base=None)
-                self.prepare(moved, item.data())
-                self.applied(moved)
+                self._add(moved, item.data())
                 changed.append((record.id, moved.id))
             self.done(record)
         return changed
+
+    def _add(self, record: Record, data: bytes) -> None:
+        """An acknowledged write in the place of another, so that a full journal has room for it."""
+        with self._lock:
+            self._sizes[_stem(record)] = len(data)
+        try:
+            self._store(record, data)
+            self.applied(record)
+        except OSError:
+            self.done(record)
+            raise
 
     def take_over(self, folder: Path) -> int:
         """Move the open writes of an abandoned journal into this one; returns how many."""

@@ -10,56 +10,40 @@ A finished plan has no file. What somebody else changed meanwhile is theirs: a s
 neither its before nor its after leaves the file alone.
 """
 
-import json
 import logging
 import os
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from server.errors import Conflict, NotFound, TooLarge, Unavailable, VaultError
+from server.errors import Conflict, InvalidPath, Timeout, TooLarge, Unavailable, VaultError
 from server.models import Content, NotePath, etag_of
 from server.telemetry import log
 from server.vault import files
 from server.vault.relocation import Place
+from server.vault.steps import (
+    Move,
+    Remove,
+    Replace,
+    Step,
+    inverse,
+    paths_of,
+    read_steps,
+    written_down,
+)
 from server.vault.vault import Moved, Vault, Written
 from server.workers import Deadline
+
+__all__ = ["Move", "Outcome", "Plan", "Plans", "Remove", "Replace", "Step"]
 
 MAX_BYTES = 512 << 20
 _STEP_SECONDS = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Replace:
-    """A file's content becomes another; None before: the file is new."""
-
-    path: str
-    before: bytes | None
-    after: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A file or folder gets another path, at which nothing is."""
-
-    old: str
-    new: str
-
-
-@dataclass(frozen=True, slots=True)
-class Remove:
-    """A file goes for good."""
-
-    path: str
-    before: bytes
-
-
-Step = Replace | Move | Remove
 Outcome = Written | Moved | Place
 """What a step did; a `Place` is one that is gone."""
 
@@ -90,44 +74,59 @@ class Plans:
 
         Raises `OutcomeOpen` when the mount failed on the way: it is settled when that is back.
         """
-        plan = self._store(steps)
+        name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:12]}"
+        # On file only when it can begin: one that had to wait too long must not be settled later.
+        with self._vault.hold(paths_of(steps), deadline), self._own(name):
+            self._run(self._store(steps, name), deadline)
+
+    @contextmanager
+    def _own(self, name: str) -> Iterator[None]:
+        """Keep `settle` away from a plan, from before its first byte to its end."""
         with self._lock:
-            self._running.add(plan.id)
+            self._running.add(name)
         try:
-            with self._vault.hold(_paths(steps), deadline):
-                self._run(plan, deadline)
+            yield
         finally:
             with self._lock:
-                self._running.discard(plan.id)
+                self._running.discard(name)
 
     def _run(self, plan: Plan, deadline: Deadline) -> None:
         done: list[Step] = []
+        tried: Step | None = None
         try:
             for step in plan.steps:
                 deadline.check()
-                self._make(step, deadline)
-                done.append(step)
+                tried = step
+                if self._make(step, deadline):
+                    done.append(step)
+                tried = None
+        except files.OutcomeOpen:
+            raise
         except VaultError as error:
-            if isinstance(error, files.OutcomeOpen):
-                raise
-            back = self._turn_back(plan)
-            try:
-                for step in reversed(done):
-                    self._make(_inverse(step), Deadline.after(_STEP_SECONDS))
-            except VaultError as second:
-                log(logging.ERROR, "a batch could not be taken back yet", why=second.code)
-                raise files.OutcomeOpen from error
-            self._drop(back)
+            if isinstance(tried, Replace):
+                # A write that failed may have put its content there all the same.
+                done.append(tried)
+            self._take_back(plan, done, error)
             raise
         self._drop(plan)
+
+    def _take_back(self, plan: Plan, done: Sequence[Step], error: VaultError) -> None:
+        try:
+            back = self._turn_back(plan)
+            for step in reversed(done):
+                self._make_if_ours(inverse(step))
+        except (VaultError, OSError) as second:
+            log(logging.ERROR, "a batch could not be taken back yet", why=repr(second))
+            raise files.OutcomeOpen from error
+        self._drop(back)
 
     def settle(self) -> int:
         """Finish what a crash or a lost mount left; how many plans are still open."""
         left = 0
         for plan in self._open():
             try:
-                steps = [_inverse(step) for step in reversed(plan.steps)]
-                with self._vault.hold(_paths(plan.steps), Deadline.after(_STEP_SECONDS)):
+                steps = [inverse(step) for step in reversed(plan.steps)]
+                with self._vault.hold(paths_of(plan.steps), Deadline.after(_STEP_SECONDS)):
                     for step in steps if plan.taken_back else plan.steps:
                         self._make_if_ours(step)
                 self._drop(plan)
@@ -154,26 +153,30 @@ class Plans:
 
     def _make_if_ours(self, step: Step) -> None:
         try:
-            self._make(step, Deadline.after(_STEP_SECONDS))
-        except (Conflict, NotFound) as error:
-            # Somebody changed it since the crash: the rest is still worth finishing.
+            self._make(step, Deadline.after(_STEP_SECONDS), again=True)
+        except (Unavailable, Timeout):
+            raise
+        except VaultError as error:
+            # Somebody changed it since: the rest is still worth finishing.
             log(logging.WARNING, "a step of a batch no longer fits", why=error.message)
 
-    def _make(self, step: Step, deadline: Deadline) -> None:
-        """Make a step unless it was made already."""
+    def _make(self, step: Step, deadline: Deadline, *, again: bool = False) -> bool:
+        """Make a step; False when it was made already."""
         match step:
             case Replace(path, before, after):
-                self._replace(path, before, after, deadline)
+                return self._replace(path, before, after, deadline)
             case Move(old, new):
-                self._move(old, new, deadline)
+                return self._move(old, new, deadline, again)
             case Remove(path, before):
                 found = self._vault.read_held(NotePath(path))
-                if found is not None:
-                    if found.content.data != before:
-                        raise _changed(path, found.content)
-                    self._on_outcome(self._vault.remove_held(path, etag_of(before), deadline))
+                if found is None:
+                    return False
+                if found.content.data != before:
+                    raise _changed(path, found.content)
+                self._on_outcome(self._vault.remove_held(path, etag_of(before), deadline))
+                return True
 
-    def _replace(self, path: str, before: bytes | None, after: bytes, deadline: Deadline) -> None:
+    def _replace(self, path: str, before: bytes | None, after: bytes, deadline: Deadline) -> bool:
         def change(current: Content | None) -> bytes:
             now = current.data if current else None
             if current is not None and now == after:
@@ -182,50 +185,54 @@ class Plans:
                 raise _changed(path, current)
             return after
 
-        with suppress(_MadeError):
+        try:
             self._on_outcome(self._vault.edit_held(NotePath(path), change, deadline))
+        except _MadeError:
+            return False
+        return True
 
-    def _move(self, old: str, new: str, deadline: Deadline) -> None:
+    def _move(self, old: str, new: str, deadline: Deadline, again: bool) -> bool:
         source, target = self._vault.find(old), self._vault.find(new)
         if source is None and target is not None:
-            return
-        if source is not None and target is not None and source.disk != target.disk:
-            if not self._is_half_moved(old, new):
-                raise Conflict(f"{new!r} is there already.", "Choose another name.")
-            data = self._vault.read_held(NotePath(old))
-            if data is not None:
-                self._on_outcome(self._vault.remove_held(old, data.content.etag, deadline))
-            return
+            # The crash may have come before the journal knew.
+            self._vault.redirect(old, target.disk)
+            return False
+        if again and source and target and source.disk != target.disk:
+            etag = self._half_moved(old, new)
+            if etag is not None:
+                self._on_outcome(self._vault.remove_held(old, etag, deadline))
+                return True
         self._on_outcome(self._vault.move_held(old, new, deadline))
+        return True
 
-    def _is_half_moved(self, old: str, new: str) -> bool:
-        """Whether a crash came between the new name and the end of the old one."""
+    def _half_moved(self, old: str, new: str) -> str | None:
+        """The etag of a file that a remote has at both places, because it copies what it moves."""
+        if not self._vault.guard.pin().is_rclone:
+            return None
         try:
             first, second = (self._vault.read_held(NotePath(path)) for path in (old, new))
-        except VaultError:
-            return False
-        return bool(first and second and first.content == second.content)
+        except (InvalidPath, TooLarge):
+            return None
+        same = first and second and first.content.data == second.content.data
+        return first.content.etag if first and same else None
 
-    def _store(self, steps: Sequence[Step]) -> Plan:
-        blobs: list[bytes] = []
-        header = json.dumps([_described(step, blobs) for step in steps], ensure_ascii=False).encode(
-            "utf-8", "surrogateescape"
-        )
-        if sum(map(len, blobs)) > MAX_BYTES:
+    def _store(self, steps: Sequence[Step], name: str) -> Plan:
+        parts = written_down(steps)
+        if sum(map(len, parts)) > MAX_BYTES:
             raise TooLarge("That is too much for one batch.", "Do it in several parts.")
-        name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:12]}"
         file = self._folder / f"{name}.plan"
         new = self._folder / f"{name}.new"
         try:
             with new.open("xb") as out:
-                out.write(header + b"\n")
-                out.writelines(blobs)
+                out.writelines(parts)
                 out.flush()
                 os.fsync(out.fileno())
             new.rename(file)
             self._sync()
         except OSError as error:
-            new.unlink(missing_ok=True)
+            for left in (new, file):
+                with suppress(OSError):
+                    left.unlink()
             raise Unavailable(
                 "The server's state folder can't be written; nothing was changed.",
                 "The owner must check the disk that holds STATE_DIR.",
@@ -239,8 +246,12 @@ class Plans:
         return Plan(plan.id, plan.steps, file, taken_back=True)
 
     def _drop(self, plan: Plan) -> None:
-        plan.file.unlink(missing_ok=True)
-        self._sync()
+        try:
+            plan.file.unlink(missing_ok=True)
+            self._sync()
+        except OSError as error:
+            # It ended well; settling it once more finds every step made.
+            log(logging.ERROR, "a finished batch can't be forgotten", id=plan.id, why=repr(error))
 
     def _sync(self) -> None:
         fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -251,15 +262,18 @@ class Plans:
 
     def _open(self) -> list[Plan]:
         """The plans that nobody is carrying out, the oldest first."""
+        # In this order: what is on file and nobody's is either left over or gone by now.
+        on_file = sorted(self._folder.iterdir())
         with self._lock:
             running = set(self._running)
         found = []
-        for file in sorted(self._folder.iterdir()):
-            if file.suffix == ".new" and file.stem not in running:
+        for file in on_file:
+            if file.stem in running:
+                continue
+            if file.suffix == ".new":
                 # Never complete, so never begun.
                 file.unlink(missing_ok=True)
-            elif file.suffix in (".plan", ".back") and file.stem not in running:
-                steps = tuple(_read(file.read_bytes()))
+            elif file.suffix in (".plan", ".back") and (steps := _load(file)) is not None:
                 found.append(Plan(file.stem, steps, file, file.suffix == ".back"))
         return found
 
@@ -277,57 +291,13 @@ def _changed(path: str, current: Content | None) -> Conflict:
     )
 
 
-def _inverse(step: Step) -> Step:
-    match step:
-        case Replace(path, None, after):
-            return Remove(path, after)
-        case Replace(path, bytes() as before, after):
-            return Replace(path, after, before)
-        case Move(old, new):
-            return Move(new, old)
-        case Remove(path, before):
-            return Replace(path, None, before)
-    raise AssertionError
-
-
-def _paths(steps: Sequence[Step]) -> Iterator[str]:
-    for step in steps:
-        if isinstance(step, Move):
-            yield step.old
-            yield step.new
-        else:
-            yield step.path
-
-
-def _described(step: Step, blobs: list[bytes]) -> dict[str, Any]:
-    """A step as JSON; contents go to `blobs` in their order, and only their sizes stay."""
-    match step:
-        case Replace(path, before, after):
-            blobs += [before or b"", after]
-            size = None if before is None else len(before)
-            return {"replace": path, "before": size, "after": len(after)}
-        case Move(old, new):
-            return {"move": old, "to": new}
-        case Remove(path, before):
-            blobs.append(before)
-            return {"remove": path, "before": len(before)}
-
-
-def _read(data: bytes) -> Iterator[Step]:
-    header, _, rest = data.partition(b"\n")
-    at = 0
-
-    def take(size: int) -> bytes:
-        nonlocal at
-        at += size
-        return rest[at - size : at]
-
-    for item in json.loads(header.decode("utf-8", "surrogateescape")):
-        if "replace" in item:
-            size = item["before"]
-            before = take(size or 0)
-            yield Replace(item["replace"], None if size is None else before, take(item["after"]))
-        elif "move" in item:
-            yield Move(item["move"], item["to"])
-        else:
-            yield Remove(item["remove"], take(item["before"]))
+def _load(file: Path) -> tuple[Step, ...] | None:
+    """The steps of a plan; one that the disk has damaged is set aside for people to look at."""
+    try:
+        return tuple(read_steps(file.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        log(logging.ERROR, "a batch on file is damaged and can't be settled", id=file.stem)
+        file.rename(file.with_suffix(".damaged"))
+        return None

