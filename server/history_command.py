@@ -8,6 +8,7 @@ from typing import Any
 from server.errors import NotFound, Unavailable
 from server.history.database import FILE
 from server.history.store import Entry, History
+from server.history.telling import told
 from server.models import Caller
 from server.settings import Settings
 from server.vault.paths import parse_path
@@ -80,6 +81,5 @@ def _opened(settings: Settings) -> Iterator[History | None]:
 
 
 def _row(entry: Entry) -> dict[str, Any]:
-    from server.catalog.history import version  # noqa: PLC0415
-
-    return {**version(entry).model_dump(exclude_none=True), "path": entry.path}
+    shown = {name: value for name, value in told(entry).items() if value is not None}
+    return {**shown, "path": entry.path}

@@ -6,10 +6,9 @@ from pydantic import Field
 
 from server.catalog.editing import IfMatch
 from server.catalog.operation import Input, Operation, Output
-from server.history.store import Entry
+from server.history.telling import told
 from server.models import Caller
 from server.service import Service
-from server.service.freshness import iso_ns
 from server.service.reversal import What
 
 _SHOWN = 100
@@ -40,35 +39,13 @@ class NoteHistoryOutput(Output):
     obsidian_url: str | None = None
 
 
-def version(entry: Entry) -> Version:
-    """A change as it is told."""
-    return Version(
-        version=entry.id,
-        at=iso_ns(entry.at_ns),
-        by=entry.caller,
-        tool=entry.tool,
-        change=_change(entry),
-        size=entry.size,
-        etag=entry.before,
-        moved_from=entry.other,
-    )
-
-
-def _change(entry: Entry) -> str:
-    if entry.other is not None:
-        return "move"
-    if entry.before is None:
-        return "create"
-    return entry.kind if entry.after is not None else "delete"
-
-
 async def _note_history(
     service: Service, caller: Caller, args: NoteHistoryInput
 ) -> NoteHistoryOutput:
     found = await service.past.versions(caller, args.path, limit=args.limit, offset=args.offset)
     return NoteHistoryOutput(
         path=found.path,
-        versions=[version(entry) for entry in found.entries],
+        versions=[Version.model_validate(told(entry)) for entry in found.entries],
         total=found.total,
         truncated=args.offset + len(found.entries) < found.total,
         obsidian_url=found.obsidian_url,

@@ -173,14 +173,13 @@ class Loader:
             self._index.remove([old])
             return
         self._store_folders(after.disk)
-        if is_hidden(old) or not self._index.rename(old, new, after.disk, after.stat):
-            found = self._vault.read_held(NotePath(after.disk)) if after.kind == "note" else None
-            if found is not None:
-                looked = time.time_ns()
-                content = found.content
-                self.store(
-                    Document(found.path, found.disk, content.data, content.stat, True, looked)
-                )
+        if not is_hidden(old) and self._index.rename(old, new, after.disk, after.stat):
+            return
+        if after.kind != "note":
+            self._store_file(Entry(new, after.disk, after.kind, after.stat))
+        elif (found := self._vault.read_held(NotePath(after.disk))) is not None:
+            looked, content = time.time_ns(), found.content
+            self.store(Document(found.path, found.disk, content.data, content.stat, True, looked))
 
     def _store_folders(self, disk: str) -> None:
         """Let the folders above a new note be listed at once, too."""

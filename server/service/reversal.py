@@ -179,18 +179,21 @@ class Reversal:
     def _batch(self) -> Batch:
         batch = Batch("undo")
         moving = [f for f in self._files if f.disk is not None and f.stays and f.path != f.disk]
-        ends = {path_key(end) for f in moving for end in (f.disk or "", f.path)}
         going = {path_key(f.disk): f for f in self._files if f.disk is not None and not f.stays}
         coming = [f for f in self._files if f.disk is None and f.wanted is not None]
-        replaced = [f for f in coming if path_key(f.path) in going and path_key(f.path) not in ends]
+        replaced = [f for f in coming if path_key(f.path) in going]
         for file in replaced:
             self._replace(batch, file, going.pop(path_key(file.path)).now)
         for file in going.values():
             path, data = file.disk or file.path, file.now or b""
             batch.remove(path, data)
             self.reverted.append(Reverted(path, "deleted", None, data, None))
+        made: set[tuple[str, str]] = set()
         for file, old, new in _in_order(moving):
-            batch.move(old, new)
+            for step in _steps(old, new):
+                if step not in made:
+                    made.add(step)
+                    batch.move(*step)
             batch.moved(old, new, file.now)
         for file in moving:
             if file.wanted is not None and file.wanted != file.now:
@@ -254,6 +257,18 @@ class Reversal:
 
     def _refuse(self, path: str, why: str) -> None:
         self.refused.setdefault(path, why)
+
+
+def _steps(old: str, new: str) -> Iterator[tuple[str, str]]:
+    """The moves from one path to another; folders that differ only in case move with all in them."""
+    if path_key(old) != path_key(new):
+        yield old, new
+        return
+    above = ""
+    for was, shall in zip(old.split("/"), new.split("/"), strict=True):
+        if was != shall:
+            yield above + was, above + shall
+        above += f"{shall}/"
 
 
 def _without_end(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:

@@ -21,7 +21,7 @@ from server.service.once import AboutTo, Once
 from server.service.texts import decoded, encoded, head
 from server.vault.obsidian import ObsidianLinks
 from server.vault.paths import check_new_name, parse_note_path, parse_path, path_key
-from server.vault.vault import Vault
+from server.vault.vault import Found, Vault
 
 Mode = Literal["create", "overwrite", "append", "prepend"]
 DIFF_CHARS = 2_000
@@ -196,8 +196,7 @@ class Writing:
             place = self._vault.find(path)
             if place is None or place.kind == "folder":
                 raise self._absent(caller, path, is_folder=place is not None)
-            small = place.stat.size <= self._max_bytes
-            found = self._vault.read(path) if small else None
+            found = self._small(path)
             batch = Batch("delete")
             trashed = None
             if permanent:
@@ -274,6 +273,13 @@ class Writing:
         hint = f"Did you mean {', '.join(near)}?" if near else "It may be deleted already."
         return NotFound(f"There is no {path!r}.", hint, did_you_mean=near)
 
+    def _small(self, path: NotePath) -> Found | None:
+        """A file unless it is too large to be read."""
+        try:
+            return self._vault.read(path)
+        except TooLarge:
+            return None
+
     def _free_in_trash(self, disk: str) -> str:
         """A name in the trash that nobody has; Obsidian numbers them, too."""
         stem, dot, suffix = disk.rpartition("/")[2].rpartition(".")
@@ -322,9 +328,7 @@ class Writing:
 class _Making:
     """What a request makes of the content that is there, three-way when it was made for another."""
 
-    def __init__(
-        self, writing: Writing, caller: Caller, path: NotePath, request: Request
-    ) -> None:
+    def __init__(self, writing: Writing, caller: Caller, path: NotePath, request: Request) -> None:
         self._writing = writing
         self._caller = caller
         self._path = path

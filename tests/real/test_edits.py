@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.client import HTTPException
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def check_history(entries: Sequence[Entry], content: bytes, edits: int) -> None:
     chain = list(reversed(entries))
     assert len(chain) == edits
     assert chain[0].before is None
-    for earlier, later in zip(chain, chain[1:], strict=False):
+    for earlier, later in pairwise(chain):
         assert earlier.after == later.before
     assert chain[-1].after == etag_of(content)
 
@@ -212,7 +213,9 @@ def test_a_write_that_is_sent_again_after_kill_9_is_made_once(tmp_path: Path) ->
             if row
         )
         assert written == Counter(line.text for line in lines)
-        print(f"\n{KILLS} kills, {len(lines)} lines, {replayed} found to be written by the dead server")
+        print(
+            f"\n{KILLS} kills, {len(lines)} lines, {replayed} found to be written by the dead server"
+        )
     finally:
         server.stop()
 

@@ -19,7 +19,13 @@ def write(house: House, path: str, content: str, mode: str, **more: Any) -> dict
 
 
 def patch(
-    house: House, path: str, target: str, selector: str, operation: str, content: str = "", **more: Any
+    house: House,
+    path: str,
+    target: str,
+    selector: str,
+    operation: str,
+    content: str = "",
+    **more: Any,
 ) -> dict[str, Any]:
     return house.call(
         "note_patch", path=path, target=target, selector=selector, operation=operation,

@@ -40,12 +40,17 @@ def test_a_note_that_is_deleted_for_good_is_in_the_history(house: House) -> None
     assert [path for path in tree(house) if path != ".vault-mcp"] == []
     entries, _ = house.app.history.of("a.md", limit=9)
     assert house.app.history.content(entries[0].before or "") == b"last words"
+    house.call("note_restore", path="a.md")
+    assert house.bytes("a.md") == b"last words"
+    assert house.call("vault_search", query="last words")["total"] == 1
 
 
 @pytest.mark.requirement("edit.delete")
 @pytest.mark.parametrize("permanent", [True, False])
 def test_what_is_deleted_is_nowhere_to_be_found(house: House, permanent: bool) -> None:
-    house.fill(gone="needle [[b]] #unique\n", b="x\n", c="[[gone]] and [[gone#H]]\n", d="![](gone.md)\n")
+    house.fill(
+        gone="needle [[b]] #unique\n", b="x\n", c="[[gone]] and [[gone#H]]\n", d="![](gone.md)\n"
+    )
     answer = delete(house, "gone.md", permanent=permanent)
     assert answer["broken_links"] == 3
     assert house.call("vault_search", query="needle")["total"] == 0

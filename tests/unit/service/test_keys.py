@@ -143,6 +143,48 @@ def test_a_write_whose_answer_was_lost_is_found(
 
 
 @pytest.mark.requirement("edit.once")
+@pytest.mark.parametrize(
+    "former",
+    [
+        "other\n",
+        pytest.param(
+            "line\n",
+            marks=pytest.mark.xfail(
+                reason="a content that the note had before the claim counts as its write",
+                strict=True,
+            ),
+        ),
+    ],
+)
+def test_a_write_that_was_only_announced_is_made_by_the_next_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, former: str
+) -> None:
+    """The server dies between the word that it will write and the write."""
+    arguments = {"path": "a.md", "content": "line\n", "mode": "overwrite", "idempotency_key": "k"}
+    with opened(tmp_path / "vault", tmp_path / "state") as house:
+        write(house, "a.md", former, "overwrite")
+        write(house, "a.md", "now\n", "overwrite")
+        history = house.app.history
+        announce = history.expect
+
+        def last_word(*about: Any) -> None:
+            announce(*about)
+            _crash()
+
+        with monkeypatch.context() as dying:
+            dying.setattr(history, "expect", last_word)
+            dying.setattr(history, "release", lambda *_: None)
+            dying.setattr(history, "drop", lambda _: None)
+            with pytest.raises(SystemExit):
+                house.call("note_write", **arguments)
+        assert house.bytes("a.md") == b"now\n"
+    with opened(tmp_path / "vault", tmp_path / "state") as house:
+        answer = house.call("note_write", **arguments)
+        assert house.bytes("a.md") == b"line\n"
+        assert (answer["written"], "replayed" in answer) == (True, False)
+
+
+@pytest.mark.requirement("edit.once")
 def test_a_dry_run_does_not_use_its_key_up(tmp_path: Path) -> None:
     arguments = {**TOOLS["note_write"], "idempotency_key": "k"}
     with opened(tmp_path / "vault", tmp_path / "state", WRITE_MODE="dry-run") as house:

@@ -77,7 +77,10 @@ def test_changes_that_touch_are_a_conflict(house: House, other: Other, edit: str
     entries = kept(house)
     error = refused(house, edit, if_match=read)
     assert error.code == "conflict"
-    assert (error.details["if_match"], error.details["etag"]) == (read, etag_of(SAME_PLACE.encode()))
+    assert (error.details["if_match"], error.details["etag"]) == (
+        read,
+        etag_of(SAME_PLACE.encode()),
+    )
     assert "-first\n+first, changed" in error.details["diff"]
     assert "new etag" in error.hint
     assert house.bytes("a.md").decode() == SAME_PLACE
@@ -160,9 +163,7 @@ def test_appends_at_one_place_are_a_conflict_for_who_insists_on_an_etag(house: H
     house.fill(a="log\n")
     read = etag(house, "a.md")
     write(house, "a.md", "theirs\n", "append")
-    error = house.refused(
-        "note_write", path="a.md", content="ours\n", mode="append", if_match=read
-    )
+    error = house.refused("note_write", path="a.md", content="ours\n", mode="append", if_match=read)
     assert error.code == "conflict"
     write(house, "a.md", "ours\n", "append")
     assert house.bytes("a.md") == b"log\ntheirs\nours\n"

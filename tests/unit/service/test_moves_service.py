@@ -70,7 +70,12 @@ def test_links_follow_in_the_form_they_had(house: House, to: str, path: str, lin
 @pytest.mark.requirement("edit.move")
 def test_the_moved_note_still_leads_where_it_led(house: House) -> None:
     house.write("a/pic.png", b"\0")
-    house.fill(**{"a/Note": "[x](other.md) ![p](pic.png) [[Note#H]] [self](Note.md)\n# H\n", "a/other": "x"})
+    house.fill(
+        **{
+            "a/Note": "[x](other.md) ![p](pic.png) [[Note#H]] [self](Note.md)\n# H\n",
+            "a/other": "x",
+        }
+    )
     answer = move(house, "a/Note.md", "b/c/Moved.md")
     assert house.bytes("b/c/Moved.md").decode() == (
         "[x](../../a/other.md) ![p](../../a/pic.png) [[Moved#H]] [self](Moved.md)\n# H\n"
@@ -88,7 +93,10 @@ def test_a_folder_moves_with_all_that_is_in_it(house: House) -> None:
     })  # fmt: skip
     answer = move(house, "old/", "new/place")
     assert (answer["moved"], answer["path"]) == (4, "new/place")
-    assert house.bytes("linker.md") == b"[[new/place/a]] [c](new/place/deep/c.md) ![[new/place/pic.png]]\n"
+    assert (
+        house.bytes("linker.md")
+        == b"[[new/place/a]] [c](new/place/deep/c.md) ![[new/place/pic.png]]\n"
+    )
     assert house.bytes("new/place/a.md") == b"[[new/place/b]] [b](b.md) ![[pic.png]]\n"
     assert not (house.folder / "old").exists()
     assert house.bytes("new/place/pic.png") == b"\0"
@@ -208,7 +216,9 @@ def test_references_to_a_heading_follow(house: House) -> None:
     assert (answer["heading"], answer["notes_changed"]) == ("New name", ["linker.md"])
     assert answer["links_updated"] == 5
     assert "-## Old" in answer["diff"].splitlines()
-    assert house.call("note_read", path="note.md", section="New name")["content"].startswith("## New")
+    assert house.call("note_read", path="note.md", section="New name")["content"].startswith(
+        "## New"
+    )
     assert house.call("vault_search", query="#New")["total"] == 2
 
 

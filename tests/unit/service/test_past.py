@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from server.access import Access, Action, Decision
 from server.errors import VaultError
 from server.models import Caller, etag_of
-
 from tests.drive.processes import wait_for
 
 from .house import House, opened
@@ -418,6 +417,61 @@ def test_what_others_did_in_the_same_place_stands_against_it(house: House) -> No
     answer = undo(house, skip=["A.md", "c.md"])
     assert [change["path"] for change in answer["changes"]] == ["b.md"]
     assert files(house) == {**before, "b.md": b"b\n"}
+
+
+def test_what_one_took_back_oneself_stands_against_nothing(house: House) -> None:
+    house.fill(a="one\ntwo\nthree\nfour\nfive\n")
+    replace(house, ANN, "a.md", "two", "2")
+    replace(house, ANN, "a.md", "five", "5")
+    replace(house, ANN, "a.md", "2", "two")
+    append(house, ANN, "t.md", "passing")
+    ask(house, ANN, "note_delete", path="t.md")
+    replace(house, BOB, "a.md", "two", "II")
+    append(house, BOB, "t.md", "theirs")
+    undo(house)
+    assert files(house) == {"a.md": b"one\nII\nthree\nfour\nfive\n", "t.md": b"theirs"}
+
+
+def test_what_another_put_back_already(house: House) -> None:
+    house.fill(a="one\n", b="two\n")
+    ask(house, ANN, "note_delete", path="a.md")
+    replace(house, ANN, "b.md", "two", "2")
+    ask(house, BOB, "note_restore", path="a.md")
+    ask(house, BOB, "note_restore", path="b.md")
+    assert undo(house)["total"] == 0
+    assert files(house) == {"a.md": b"one\n", "b.md": b"two\n"}
+
+
+@pytest.mark.parametrize("more", ["top\nann and bob", "top\nann\nbob\n"])
+def test_what_another_added_to_a_line_of_one_s_own(house: House, more: str) -> None:
+    house.fill(a="top")
+    append(house, ANN, "a.md", "ann" if "and" in more else "ann\n")
+    ask(house, BOB, "note_write", path="a.md", content=more, mode="overwrite")
+    assert refusal(house, ANN, "undo", since=first_of(house, ANN), apply=True).code == "conflict"
+    assert house.bytes("a.md") == more.encode()
+
+
+def test_a_name_that_only_changed_its_case(house: House) -> None:
+    house.fill(a="one")
+    ask(house, ANN, "note_move", **{"from": "a.md", "to": "A.md"})
+    undo(house)
+    assert files(house) == {"a.md": b"one"}
+    assert [v["change"] for v in versions(house, "a.md")] == ["move", "move"]
+
+
+def test_folders_that_only_changed_their_case(house: House) -> None:
+    house.write("Top/Sub/a.md", "one [[b]]")
+    house.write("Top/b.md", "two [[Sub/a]]")
+    house.write("Top/stays.png", b"\0")
+    house.scan()
+    before = files(house)
+    ask(house, ANN, "note_move", **{"from": "Top", "to": "TOP"})
+    ask(house, ANN, "note_move", **{"from": "TOP/Sub", "to": "TOP/sub"})
+    assert files(house).keys() == {"TOP/sub/a.md", "TOP/b.md", "TOP/stays.png"}
+    undo(house)
+    assert files(house) == before
+    listed = ask(house, ANN, "vault_list", depth=3)["entries"]
+    assert {entry["path"] for entry in listed} == {*before, "Top", "Top/Sub"}
 
 
 def test_an_edit_from_outside_is_kept_or_stands_against_it(house: House) -> None:

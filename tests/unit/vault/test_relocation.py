@@ -13,6 +13,7 @@ from server.errors import Conflict, InvalidPath, NotFound, Unavailable, VaultErr
 from server.models import FileStat, etag_of
 from server.vault import files, relocation
 from server.vault.guard import Guard, Pin
+from server.vault.locks import folder_lock
 from server.vault.rc import RcError
 from server.vault.relocation import Place
 from server.vault.writers import BaseChanged, LocalWriter, Replacement
@@ -108,7 +109,7 @@ def test_who_comes_first_keeps_the_place(
     """Another server puts a note there after we have looked, and lets go of the folder's lock."""
     (vault_folder / "two").mkdir()
     (vault_folder / "a.md").write_bytes(b"ours")
-    real = relocation.folder_lock
+    real = folder_lock
 
     def late(folder: int, deadline: Deadline) -> Any:
         (vault_folder / "two" / name).write_bytes(b"theirs")
@@ -126,7 +127,7 @@ def test_a_folder_is_not_moved_onto_one_that_has_just_come(
 ) -> None:
     (vault_folder / "Box").mkdir()
     (vault_folder / "two").mkdir()
-    real = relocation.folder_lock
+    real = folder_lock
 
     def late(folder: int, deadline: Deadline) -> Any:
         (vault_folder / "two" / "Box").mkdir(exist_ok=True)
