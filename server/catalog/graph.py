@@ -247,6 +247,8 @@ class LinkAddOutput(Output):
     link: str
     etag: str
     uploaded: bool | None = None
+    dry_run: bool | None = None
+    diff: str | None = None
     obsidian_url: str | None = None
 
 
@@ -259,6 +261,8 @@ async def _link_add(service: Service, caller: Caller, args: Any) -> LinkAddOutpu
         link=added.link,
         etag=added.etag,
         uploaded=added.uploaded,
+        dry_run=added.dry_run,
+        diff=added.diff,
         obsidian_url=service.graph.url(added.path),
     )
 

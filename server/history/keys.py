@@ -86,13 +86,13 @@ class Keys:
     ) -> Claim | None:
         rows = select(
             db,
-            "SELECT tool, request_hash, result, path, after, operation, owner FROM keys"
+            "SELECT tool, request_hash, result, path, after, operation, owner, at_ns FROM keys"
             " WHERE caller=? AND key=? AND at_ns>=?",
             caller, key, now - KEPT_NS,
         )  # fmt: skip
         if not rows:
             return None
-        tool, request_hash, result, path, after, operation, owner = rows[0]
+        tool, request_hash, result, path, after, operation, owner, at_ns = rows[0]
         if (tool, request_hash) != request:
             raise Conflict(
                 "This idempotency key was used for another request.",
@@ -102,7 +102,9 @@ class Keys:
             return Claim("done", json.loads(result), path, after, operation)
         running = self._database.presence.lives(owner)
         # Who died before it named a write has written nothing: this call may go on.
-        return Claim("open", None, path, after, operation, running) if running or path else None
+        if not running and not path:
+            return None
+        return Claim("open", None, path, after, operation, running, at_ns)
 
     def _note(self, statement: str, *bindings: Any) -> None:
         try:

@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 
@@ -65,6 +65,8 @@ class Claim:
     after: str | None = None
     operation: str | None = None
     running: bool = False
+    at_ns: int = field(default=0, compare=False)
+    """When the key was claimed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from server.index.graph import Direction, Missing, Neighbourhood
 from server.index.rows import Row
 from server.index.store import Index
 from server.markdown import sections
+from server.markdown.differences import unified
 from server.markdown.note import Note, parse
 from server.markdown.related import linkable, spell, unspell, with_item
 from server.models import Caller, Content, NotePath, kind_of
@@ -58,6 +59,8 @@ class LinkAdded:
     link: str
     etag: str
     uploaded: bool | None = None
+    dry_run: bool | None = None
+    diff: str | None = None
 
 
 class _AlreadyLinkedError(Exception):
@@ -176,7 +179,13 @@ class Graph:
             )
         except _AlreadyLinkedError as already:
             return LinkAdded(start.path, False, already.link, already.etag)
-        return LinkAdded(written.path, True, link, written.etag, written.uploaded)
+        if not written.dry_run:
+            return LinkAdded(written.path, True, link, written.etag, written.uploaded)
+        before, after = (
+            (data or b"").decode(errors="replace") for data in (written.before, written.after)
+        )
+        diff = unified(before, after, written.path, max_chars=1_000)
+        return LinkAdded(written.path, True, link, written.etag, dry_run=True, diff=diff)
 
     async def _file(self, caller: Caller, path: NotePath) -> Row:
         """The row of a file; a note that nobody has seen yet is looked for in the vault."""

@@ -110,8 +110,10 @@ class Once:
         if claim.path is None or claim.after is None:
             return False
         entries, _ = await self._ask(self._history.of, claim.path, limit=200)
-        # Its own entry may still be open; who changed the note next found what it wrote.
-        if any(claim.after in (entry.after, entry.before) for entry in entries):
+        # Its own entry may still be open; who changed the note next found what it wrote. What the
+        # note held before the call says nothing.
+        since = [entry for entry in entries if entry.at_ns >= claim.at_ns]
+        if any(claim.after in (entry.after, entry.before) for entry in since):
             return True
         loaded = await self._loader.load(parse_path(claim.path))
         return loaded is not None and loaded.etag == claim.after

@@ -38,7 +38,15 @@ class Desk:
         notes = app.service.notes
         notes._access = access
         clock = Clock(app.guard, app.scanner)
-        graph = Graph(app.index, notes, app.service.writing._editing, access, clock, lambda: ObsidianLinks(vault), local)
+        graph = Graph(
+            app.index,
+            notes,
+            app.service.writing._editing,
+            access,
+            clock,
+            lambda: ObsidianLinks(vault),
+            local,
+        )
         service = SimpleNamespace(graph=graph, notes=notes)
         table = (operations.BACKLINKS_SEARCH, operations.GRAPH_NEIGHBORS, operations.LINK_ADD)
         self._dispatcher = Dispatcher(table, service, app.telemetry)

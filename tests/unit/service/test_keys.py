@@ -143,19 +143,7 @@ def test_a_write_whose_answer_was_lost_is_found(
 
 
 @pytest.mark.requirement("edit.once")
-@pytest.mark.parametrize(
-    "former",
-    [
-        "other\n",
-        pytest.param(
-            "line\n",
-            marks=pytest.mark.xfail(
-                reason="a content that the note had before the claim counts as its write",
-                strict=True,
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("former", ["other\n", "line\n"])
 def test_a_write_that_was_only_announced_is_made_by_the_next_try(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, former: str
 ) -> None:

@@ -27,12 +27,6 @@ ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
 WRITING = [op.name for op in OPERATIONS if op.access == "write"]
 WITHOUT_DIFF = ("note_move", "note_delete", "attachment_write")
 """These tell what they would do in other words."""
-SHOWING = [
-    pytest.param(name, marks=pytest.mark.xfail(reason="it doesn't say dry_run yet", strict=True))
-    if name == "link_add"
-    else name
-    for name in WRITING
-]
 
 
 def house_in(tmp_path: Path, mode: str) -> Iterator[House]:
@@ -71,7 +65,7 @@ def test_every_writing_operation_is_refused_when_writing_is_off(off: House, tool
 
 
 @pytest.mark.requirement("edit.modes")
-@pytest.mark.parametrize("tool", SHOWING)
+@pytest.mark.parametrize("tool", WRITING)
 def test_every_writing_operation_only_shows_itself_in_a_dry_run(dry: House, tool: str) -> None:
     before, entries = tree(dry), kept(dry)
     answer = dry.call(tool, **ARGUMENTS[tool])
