@@ -22,11 +22,13 @@ from server.scanner.scanner import Scanner
 from server.search.ripgrep import Ripgrep, find_rg
 from server.service import Service
 from server.service.attachments import Attachments
+from server.service.deleting import Deleting
 from server.service.editing import Editing
 from server.service.finding import Finding
 from server.service.freshness import Clock
 from server.service.graph import Graph
 from server.service.loading import Loader
+from server.service.making import Grounds
 from server.service.moving import Moving
 from server.service.notes import Notes
 from server.service.once import Once
@@ -243,12 +245,12 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         mode=settings.write_mode,
         timeout=3 * settings.mount_timeout,
     )
+    grounds = Grounds(index, history, access)
     writing = Writing(
         editing,
         Once(history, loader, local),
         vault,
-        index,
-        history,
+        grounds,
         access,
         obsidian,
         max_bytes=settings.max_note_bytes,
@@ -276,6 +278,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         ),
         editing=editing,
         writing=writing,
+        deleting=Deleting(editing, vault, index, access),
         attachments=Attachments(
             vault,
             index,
@@ -284,7 +287,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
             obsidian,
             mount,
             local,
-            check_new=writing.check_new,
+            check_new=grounds.check_new,
             max_bytes=settings.max_attachment_bytes,
             timeout=settings.mount_timeout,
         ),

@@ -10,7 +10,8 @@ from server.catalog.operation import Input, Operation, Output
 from server.markdown.patching import Target, Verb
 from server.models import Caller
 from server.service import Service
-from server.service.writing import MOST_EDITS, Mode, Request
+from server.service.making import Mode, Request
+from server.service.writing import MOST_EDITS
 
 IfMatch = Annotated[str | None, Field(description="etag that you read")]
 
@@ -256,7 +257,7 @@ class NoteDeleteOutput(Output):
 
 
 async def _note_delete(service: Service, caller: Caller, args: NoteDeleteInput) -> NoteDeleteOutput:
-    deleted = await service.writing.delete(caller, args.path, permanent=args.permanent)
+    deleted = await service.deleting.delete(caller, args.path, permanent=args.permanent)
     return NoteDeleteOutput(
         path=deleted.path,
         trashed_to=deleted.trashed_to,

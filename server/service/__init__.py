@@ -7,6 +7,7 @@ of its own with a deadline, so that a mount that hangs never hangs the server.
 from dataclasses import dataclass
 
 from server.service.attachments import Attachments
+from server.service.deleting import Deleting
 from server.service.editing import Editing
 from server.service.finding import Finding
 from server.service.graph import Graph
@@ -33,6 +34,7 @@ class Service:
     status: Status
     editing: Editing
     writing: Writing
+    deleting: Deleting
     attachments: Attachments
     moving: Moving
     past: Past

@@ -1,12 +1,15 @@
 """Between the text that agents send and the bytes that notes are."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from server.errors import InvalidRequest, TooLarge
+from server.markdown.differences import unified_all
 from server.markdown.frontmatter import render, split
 from server.markdown.properties import MAX_CHARS
+
+DIFF_CHARS = 2_000
 
 
 def encoded(text: str, what: str = "content") -> bytes:
@@ -44,3 +47,13 @@ def head(frontmatter: Mapping[str, Any]) -> bytes:
             f"The frontmatter could not be read again: {problem}.", "Use plain values and lists."
         )
     return encoded(block + "\n")
+
+
+def diff_of(changes: Sequence[tuple[str, bytes | None, bytes | None]]) -> str:
+    """What changes in some files, as people read it; None stands for no file."""
+    texts = [(path, _shown(before), _shown(after)) for path, before, after in changes]
+    return unified_all(texts, DIFF_CHARS)
+
+
+def _shown(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
