@@ -95,6 +95,7 @@ class Finds(Reads):
         No scopes mean the whole vault; None for the folders means all of them. `created` has the
         newest first, by the property `created` or `date`, or else by when the note was modified.
         """
+        self._catch_up()
         with self._read() as db, at_once(db):
             search = _Search(Sets(db, self._sets), node, scopes, folders)
             page = search.page(sort, limit, offset)

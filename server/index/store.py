@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,7 @@ class Index(Finds, Graph, Moves, Vocabulary, Reads):
         self._lock = lock or threading.Lock()
         self._wal_pages = 0
         self._names: Names = {}
+        self._owed: dict[int, tuple[Any, ...]] = {}
         self._former: dict[str, tuple[int | None, int | None, int | None]] = {}
         self._folder = file.parent
         self._outdated = version(db) != VERSION
@@ -181,6 +182,7 @@ class Index(Finds, Graph, Moves, Vocabulary, Reads):
             self._retired.append((self._pool, self._db, self._mirror, self._file.parent))
             self._parts, self._db, self._file = successor._parts, successor._db, successor._file
             self._names = {}
+            self._owed = successor._owed
             self._outdated = False
             self._db.set_wal_hook(self._on_commit)
             self._successor = None
@@ -198,6 +200,8 @@ class Index(Finds, Graph, Moves, Vocabulary, Reads):
 
     def close(self) -> None:
         """End it: the database is checkpointed when its last connection closes."""
+        with suppress(Unavailable, apsw.Error):
+            self._catch_up()
         with self._lock:
             self._clear_retired()
             if self._successor is not None:
@@ -216,20 +220,25 @@ class Index(Finds, Graph, Moves, Vocabulary, Reads):
             return [self]
         return [successor] if self._outdated or self._is_damaged else [self, successor]
 
-    def put(self, items: Sequence[Document], *, max_bytes: int = MAX_INDEXED) -> None:
-        """Store notes with everything they say. Larger ones, and binary ones, get a warning."""
+    def put(
+        self, items: Sequence[Document], *, max_bytes: int = MAX_INDEXED, later: bool = False
+    ) -> None:
+        """Store notes with everything they say. Larger ones, and binary ones, get a warning.
+
+        With `later` full text follows before the next search: half of the time goes into it.
+        """
         items = list({item.path: item for item in items}.values())
         for index in self._written():
-            index._put(items, max_bytes)
+            index._put(items, max_bytes, later)
 
-    def _put(self, items: Sequence[Document], max_bytes: int) -> None:
+    def _put(self, items: Sequence[Document], max_bytes: int, later: bool) -> None:
         # Parsing is most of the work, so it's done before anybody has to wait for the lock.
         facts = {}
         for item in items:
             row = self.get(item.path)
             if row is None or row.etag != etag_of(item.data):
                 facts[item.path] = derive(item.path, item.data, max_bytes)
-        with self._transaction(max_bytes) as transaction:
+        with self._transaction(max_bytes, later=later) as transaction:
             transaction.put(items, facts)
 
     def put_files(self, entries: Sequence[Entry]) -> None:
@@ -308,6 +317,7 @@ class Index(Finds, Graph, Moves, Vocabulary, Reads):
             self._clear_retired()
         if self._outdated or self._is_damaged:
             return 0
+        self._catch_up()
         used = self._uses.take()
         with self._writing() as db, db:
             wanted = mark_used(db, used, self._clock())
@@ -342,11 +352,25 @@ class Index(Finds, Graph, Moves, Vocabulary, Reads):
                 if (used_ns := last_use(db, note)) is not None
                 and select(db, "SELECT etag FROM notes WHERE id=?", note) == [(etag,)]
             ]
-            back = Texts(db)
-            back.hold(found)
-            back.flush()
-            evict(db, self._budget)
+            self._hold(db, found)
         return len(found)
+
+    def _catch_up(self) -> None:
+        """Index the full text that is owed: a search must find what was written before it."""
+        if not self._owed:
+            return
+        with self._writing() as db:
+            owed, self._owed = self._owed, {}
+            with db:
+                # What was given up or replaced since is not owed any more.
+                uses = {note: last_use(db, note) for note in owed}
+                self._hold(db, [(n, uses[n], owed[n]) for n in owed if uses[n] is not None])
+
+    def _hold(self, db: apsw.Connection, found: Sequence[tuple[int, Any, tuple[Any, ...]]]) -> None:
+        back = Texts(db)
+        back.hold(found)
+        back.flush()
+        evict(db, self._budget)
 
     def check(self) -> list[str]:
         """Everything SQLite finds wrong; it reads the whole database."""
@@ -359,16 +383,22 @@ class Index(Finds, Graph, Moves, Vocabulary, Reads):
         return [problem for problem in found if problem != "ok"]
 
     @contextmanager
-    def _transaction(self, max_bytes: int = MAX_INDEXED) -> Iterator[Transaction]:
+    def _transaction(
+        self, max_bytes: int = MAX_INDEXED, *, later: bool = False
+    ) -> Iterator[Transaction]:
         with self._writing() as db:
             # What a failed transaction learned about names is not true.
             names, self._names = self._names, {}
             with db:
-                transaction = Transaction(db, self._mirror, self._clock(), max_bytes, names)
+                now = self._clock()
+                transaction = Transaction(db, self._mirror, now, max_bytes, names, later=later)
                 yield transaction
                 transaction.finish(self._budget)
             self._names = names if len(names) < _MOST_NAMES else {}
             self._remember(transaction.former)
+            for note in transaction.dropped:
+                self._owed.pop(note, None)
+            self._owed.update(transaction.owed)
             if self._wal_pages > _WAL_PAGES:
                 self._checkpoint(db)
 

@@ -55,11 +55,19 @@ class Transaction:
     """Collects what changed while it writes; `finish` settles the links of others."""
 
     def __init__(
-        self, db: apsw.Connection, mirror: Mirror, now: int, max_bytes: int, names: Names
+        self,
+        db: apsw.Connection,
+        mirror: Mirror,
+        now: int,
+        max_bytes: int,
+        names: Names,
+        *,
+        later: bool = False,
     ) -> None:
+        """`later`: full text is left for another transaction; `owed` says which."""
         self._db = db
         self._resolver = Resolver(db, names)
-        self._texts = Texts(db)
+        self._texts = Texts(db, later=later)
         self._known_names = names
         self._mirror = mirror
         self._now = now
@@ -140,6 +148,16 @@ class Transaction:
         if kind == "note":
             self._reread(known, new)
         return True
+
+    @property
+    def owed(self) -> dict[int, tuple[Any, ...]]:
+        """The texts that are still to be indexed, by note."""
+        return self._texts.owed
+
+    @property
+    def dropped(self) -> set[int]:
+        """The notes whose text was taken away."""
+        return self._texts.gone
 
     def finish(self, budget: int) -> None:
         """Settle what the changes mean for other notes and the budget, and remember the changes."""

@@ -121,10 +121,10 @@ class Loader:
             iso_ns(row.indexed_at_ns),
         )
 
-    def store(self, document: Document) -> None:
+    def store(self, document: Document, *, later: bool = False) -> None:
         """Index a content that was just read or written; the vault has it, so a failure is only logged."""
         try:
-            self._index.put([document])
+            self._index.put([document], later=later)
         except Exception as error:  # noqa: BLE001 - the scanner will try again
             log(logging.ERROR, "a note could not be indexed", path=document.path, why=repr(error))
 
@@ -145,7 +145,8 @@ class Loader:
                 stat,
                 racy=True,
                 looked_ns=written.at_ns,
-            )
+            ),
+            later=True,
         )
 
     def _store_file(self, entry: Entry) -> None:

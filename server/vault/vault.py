@@ -22,6 +22,7 @@ from server.vault.guard import Guard, Pin
 from server.vault.journal import Journal, Record
 from server.vault.locks import PathLocks
 from server.vault.paths import path_key
+from server.vault.turns import Turns
 from server.vault.writers import BaseChanged, Replacement, Writer
 from server.workers import Deadline
 
@@ -85,6 +86,7 @@ class Vault:
         self._max_bytes = max_bytes
         self._max_attachment_bytes = max(max_bytes, max_attachment_bytes)
         self._locks = PathLocks()
+        self._turns = Turns()
         self.generations: dict[str, int] = {}
         """Which pin a journalled write was made under, by record id; lost with the process."""
 
@@ -111,10 +113,14 @@ class Vault:
 
     @contextmanager
     def hold(self, paths: Iterable[str], deadline: Deadline) -> Iterator[None]:
-        """Keep other writers of this process away from some paths. Not twice in one thread."""
-        with ExitStack() as stack:
-            # In one order, so that two batches can't wait for each other.
-            for key in sorted({path_key(path) for path in paths}):
+        """Keep other writers of this process away from some paths and what is below them.
+
+        Not twice in one thread.
+        """
+        keys = sorted({path_key(path) for path in paths})
+        with self._turns.take(keys, deadline), ExitStack() as stack:
+            # These are for the readers of a mount, who look at one path at a time.
+            for key in keys:
                 stack.enter_context(self._locks.hold(key, deadline))
             yield
 

@@ -679,3 +679,83 @@ def test_moves_in_opposite_directions_take_turns(
     assert not any(thread.is_alive() for thread in threads)
     assert failures == []
     assert seen(vault_folder) == {**BEFORE, "one/a.md": b"1", "two/b.md": b"2"}
+
+
+@pytest.mark.requirement("vault.plans")
+def test_writers_below_a_folder_wait_until_its_plan_has_ended(
+    batches: Plans, vault: Vault, vault_folder: Path, folder: Path
+) -> None:
+    """Else a write at the old place would stand in the way of taking the move back."""
+    stop, failures = threading.Event(), 0
+
+    def append() -> None:
+        nonlocal failures
+        while not stop.is_set():
+            try:
+                vault.edit(
+                    NotePath("Box/x.md"),
+                    lambda now: (now.data if now else b"") + b".",
+                    Deadline.after(20),
+                )
+            except VaultError:
+                failures += 1
+
+    threads = [threading.Thread(target=append) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(40):
+            with pytest.raises(NotFound):
+                carry_out(batches, [Move("Box", "Shelf"), Move("nowhere.md", "else.md")], 20)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(20)
+    tree = seen(vault_folder)
+    written = tree.pop("Box/x.md")
+    assert tree == {path: data for path, data in BEFORE.items() if path != "Box/x.md"}
+    assert written.rstrip(b".") == BEFORE["Box/x.md"]
+    assert failures == 0
+    assert left_on_file(folder) == []
+
+
+def test_a_folder_and_what_is_in_it_are_held_together(vault: Vault) -> None:
+    def is_free(path: str) -> bool:
+        free: list[bool] = []
+
+        def attempt() -> None:
+            try:
+                with vault.hold([path], Deadline.after(0.01)):
+                    free.append(True)
+            except Timeout:
+                free.append(False)
+
+        thread = threading.Thread(target=attempt)
+        thread.start()
+        thread.join(5)
+        return free[0]
+
+    with vault.hold(["Box/In", "a.md"], Deadline.after(5)):
+        taken = ["Box", "box/in", "Box/In/deep/x.md", "A.MD", "Box/In"]
+        assert [path for path in taken if is_free(path)] == []
+        free = ["Box/Inner", "Box/Inn/x.md", "a.md2", "b.md", "Boxes"]
+        assert [path for path in free if not is_free(path)] == []
+    assert is_free("Box")
+
+
+def test_a_folder_is_not_starved_by_those_who_come_later(vault: Vault) -> None:
+    order: list[str] = []
+
+    def hold(path: str) -> None:
+        with vault.hold([path], Deadline.after(10)):
+            order.append(path)
+
+    threads = [threading.Thread(target=hold, args=(path,)) for path in ("Box", "Box/b.md")]
+    with vault.hold(["Box/a.md"], Deadline.after(5)):
+        for thread, waiting in zip(threads, (2, 3), strict=True):
+            thread.start()
+            while len(vault._turns._queue) < waiting:
+                pass
+    for thread in threads:
+        thread.join(10)
+    assert order == ["Box", "Box/b.md"]
