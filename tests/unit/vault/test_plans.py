@@ -8,6 +8,7 @@ import threading
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,15 @@ from server.errors import Conflict, InvalidPath, NotFound, Timeout, Unavailable,
 from server.models import NotePath
 from server.telemetry import Telemetry
 from server.vault import files, plans, relocation
-from server.vault.guard import Guard
+from server.vault.guard import Guard, Pin
 from server.vault.identity import IdentityFile
-from server.vault.journal import Journal
+from server.vault.journal import Journal, Record
 from server.vault.plans import Move, Outcome, Plans, Remove, Replace, Step
 from server.vault.recovery import Recovery
 from server.vault.vault import Moved, Vault, Written
 from server.vault.writers import LocalWriter
 from server.workers import Deadline
+from tests.drive.processes import wait_for
 
 Tree = dict[str, bytes]
 
@@ -520,6 +522,41 @@ def test_an_equal_file_at_the_new_place_is_somebody_elses(
     assert seen(vault_folder) == {**BEFORE, "twin.md": BEFORE["a.md"]}
 
 
+class RemoteGuard(Guard):
+    """A guard whose folder passes for an rclone mount."""
+
+    def pin(self) -> Pin:
+        pin = super().pin()
+        assert pin.mount is not None
+        return replace(pin, mount=replace(pin.mount, fstype="fuse.rclone"))
+
+
+def test_a_remote_that_copies_what_it_moves_may_leave_it_at_both_places(
+    batches: Plans, guard: Guard, vault_folder: Path, folder: Path
+) -> None:
+    guard.__class__ = RemoteGuard
+    fill(vault_folder, {"copied.md": BEFORE["a.md"], "theirs.md": b"theirs"})
+    store(batches, folder, [Move("a.md", "copied.md"), Move("solo.md", "theirs.md")], ".plan")
+    assert batches.settle() == 0
+    tree = {path: data for path, data in BEFORE.items() if path != "a.md"}
+    assert seen(vault_folder) == {**tree, "copied.md": BEFORE["a.md"], "theirs.md": b"theirs"}
+
+
+def test_a_waiting_write_follows_a_move_that_the_crash_cut_off_from_the_journal(
+    batches: Plans, journal: Journal, vault_folder: Path, folder: Path
+) -> None:
+    record = Record(
+        id="1", path="Box/x.md", disk="Box/x.md", base=None, etag="e", md5="m", size=1,
+        protocol="mount", temp=None, created=1.0,
+    )  # fmt: skip
+    journal.prepare(record, b"x")
+    journal.applied(record)
+    store(batches, folder, [Move("Box", "Shelf")], ".plan")
+    (vault_folder / "Box").rename(vault_folder / "Shelf")
+    assert batches.settle() == 0
+    assert [item.record.disk for item in journal.items()] == ["Shelf/x.md"]
+
+
 @pytest.mark.parametrize("kind", ["folder", "huge", "two spellings", "link away"])
 def test_what_can_not_be_settled_does_not_hold_up_the_rest(
     batches: Plans, vault_folder: Path, folder: Path, kind: str
@@ -754,8 +791,7 @@ def test_a_folder_is_not_starved_by_those_who_come_later(vault: Vault) -> None:
     with vault.hold(["Box/a.md"], Deadline.after(5)):
         for thread, waiting in zip(threads, (2, 3), strict=True):
             thread.start()
-            while len(vault._turns._queue) < waiting:
-                pass
+            wait_for(lambda waiting=waiting: len(vault._turns._queue) >= waiting)  # type: ignore[misc]
     for thread in threads:
         thread.join(10)
     assert order == ["Box", "Box/b.md"]
