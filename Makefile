@@ -43,7 +43,8 @@ bench: setup-dev ## measure, with ripgrep beside it
 	$(BIN)/python -m bench
 
 crash: setup-dev ## the fault-injection runs at full length: 50 kills of the server, 20 of rclone
-	CRASH_ROUNDS=20 $(BIN)/pytest tests/real/test_crashes.py -v
+	CRASH_ROUNDS=20 $(BIN)/pytest tests/real/test_crashes.py tests/real/test_moves.py -v
+	EDIT_ROUNDS=200 KEY_ROUNDS=40 $(BIN)/pytest tests/real/test_edits.py -v -s
 
 lock: ## pin the newest versions of all dependencies, with hashes
 	$(PYTHON) -m venv .lock-venv

@@ -6,6 +6,9 @@ One file per write in STATE_DIR: a JSON header line, then the new content. Its s
     applied    acknowledged, but not known to be on the remote: it must come true
     aside      could not be finished and was never acknowledged; kept a while for people to look at
 
+A file that ends in `ghost` is no write: it names contents that may come back where a note was moved
+or deleted before its last change was uploaded.
+
 A finished write has no file. The journal never touches the vault: `recovery.py` decides.
 """
 
@@ -56,6 +59,16 @@ class Item:
         return self.file.read_bytes().split(b"\n", 1)[1]
 
 
+@dataclass(frozen=True, slots=True)
+class Ghost:
+    """A place where one of some contents, by their etags, may show up again."""
+
+    id: str
+    disk: str
+    etags: tuple[str, ...]
+    created: float
+
+
 class Journal:
     """A bounded folder of writes. Safe for many threads; one process owns it at a time."""
 
@@ -70,6 +83,7 @@ class Journal:
         self._sizes = {
             item.file.stem: item.record.size for item in self.items() if item.state != "aside"
         }
+        self._ghosts = {ghost.id: ghost for ghost in _ghosts(folder)}
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -123,10 +137,12 @@ class Journal:
         changed: list[tuple[str, str | None]] = []
         if not self._sizes:
             return changed
+        uploaded: dict[str, list[str]] = {}
         for item in self.items():
             record = item.record
             if item.state != "applied" or not f"{record.disk}/".startswith(f"{old}/"):
                 continue
+            uploaded.setdefault(record.disk, []).extend([record.base] if record.base else [])
             if new is None:
                 changed.append((record.id, None))
             else:
@@ -137,7 +153,27 @@ class Journal:
                 self._add(moved, item.data())
                 changed.append((record.id, moved.id))
             self.done(record)
+        for disk, etags in uploaded.items():
+            if etags:
+                self._expect(Ghost(uuid.uuid4().hex[:16], disk, tuple(etags), time.time()))
         return changed
+
+    @property
+    def ghosts(self) -> list[Ghost]:
+        """What may come back, and where."""
+        return list(self._ghosts.values())
+
+    def lay(self, disk: str) -> None:
+        """Expect no ghost at or below a path any more."""
+        for ghost in self.ghosts:
+            if f"{ghost.disk}/".startswith(f"{disk}/"):
+                self._ghosts.pop(ghost.id, None)
+                (self._folder / f"{ghost.id}.ghost").unlink(missing_ok=True)
+
+    def _expect(self, ghost: Ghost) -> None:
+        text = json.dumps(asdict(ghost), ensure_ascii=False)
+        (self._folder / f"{ghost.id}.ghost").write_bytes(text.encode("utf-8", "surrogateescape"))
+        self._ghosts[ghost.id] = ghost
 
     def _add(self, record: Record, data: bytes) -> None:
         """An acknowledged write in the place of another, so that a full journal has room for it."""
@@ -161,6 +197,9 @@ class Journal:
             with self._lock:
                 self._sizes[file.stem] = item.record.size
             taken += 1
+        for ghost in _ghosts(folder) if folder.is_dir() else ():
+            (folder / f"{ghost.id}.ghost").rename(self._folder / f"{ghost.id}.ghost")
+            self._ghosts[ghost.id] = ghost
         return taken
 
     def items(self) -> list[Item]:
@@ -197,6 +236,18 @@ class Journal:
     def _forget(self, record: Record) -> None:
         with self._lock:
             self._sizes.pop(_stem(record), None)
+
+
+def _ghosts(folder: Path) -> list[Ghost]:
+    found = []
+    for file in sorted(folder.glob("*.ghost")):
+        try:
+            said = json.loads(file.read_bytes().decode("utf-8", "surrogateescape"))
+            found.append(Ghost(said["id"], said["disk"], tuple(said["etags"]), said["created"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            # Cut short by a crash: then a ghost stays, which loses nothing.
+            file.unlink(missing_ok=True)
+    return found
 
 
 def _stem(record: Record) -> str:

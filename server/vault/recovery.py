@@ -26,10 +26,13 @@ from server.models import Content, NotePath
 from server.telemetry import Telemetry, log
 from server.vault import files
 from server.vault.guard import Pin
-from server.vault.journal import Item, Journal, by_path
+from server.vault.journal import Ghost, Item, Journal, by_path
 from server.vault.vault import Vault, Written
 from server.vault.writers import DriveWriter, remove_temp
 from server.workers import Deadline
+
+_GHOST_SECONDS = 900.0
+"""Longer than rclone remembers a folder with the flags that we recommend (5 min)."""
 
 
 class Recovery:
@@ -62,9 +65,28 @@ class Recovery:
                     waiting = [item for item in chain if self._is_waiting(pin, item)]
                     if waiting:
                         self._settle_safely(pin, waiting)
+            for ghost in self._journal.ghosts:
+                self._lay(ghost)
             left = len(self._journal)
             self._telemetry.journal_entries.set(left)
             return left
+
+    def _lay(self, ghost: Ghost) -> None:
+        """Put what came back at the place of a moved or deleted note into the trash."""
+        if self._now() - ghost.created > _GHOST_SECONDS:
+            self._journal.lay(ghost.disk)
+            return
+        try:
+            found = self._vault.read(NotePath(ghost.disk))
+            if found is None or found.content.etag not in ghost.etags:
+                return
+            name = found.disk.rpartition("/")[2]
+            deadline = Deadline.after(60)
+            with self._vault.hold([found.disk], deadline):
+                self._vault.move_held(found.disk, f".trash/{ghost.id[:6]} {name}", deadline)
+            log(logging.WARNING, "an older content came back after a move", path=found.path)
+        except VaultError as error:
+            self._vault.guard.suspect(error)
 
     def _is_waiting(self, pin: Pin, item: Item) -> bool:
         if item.state == "aside":

@@ -151,6 +151,7 @@ class Vault:
         def run(pin: Pin) -> Moved:
             writer = self.choose_writer(pin)
             before, after = relocation.move(pin, writer, old, new, deadline)
+            self._journal.lay(after.disk)
             # What waits to be known safe has to come true at its new place.
             self.redirect(before.disk, after.disk)
             return Moved(before, after)
@@ -264,12 +265,18 @@ class Vault:
     def _commit(self, what: Replacement, deadline: Deadline) -> Written:
         writer = self.choose_writer(what.pin)
         record = _record(what, writer.name)
-        self._journal.prepare(record, what.data)
+        # Before it is on file: recovery must not take it for the write of a server that died.
         self.generations[record.id] = what.pin.generation
+        try:
+            self._journal.prepare(record, what.data)
+        except BaseException:
+            self.generations.pop(record.id, None)
+            raise
         outcome = "failed"
         try:
             stat = writer.commit(what, deadline)
             outcome = "ok"
+            self._journal.lay(what.at.disk)
         except BaseChanged:
             outcome = "changed"
             self._close(record)

@@ -281,7 +281,8 @@ def _put_in_place(what: Replacement) -> None:
             raise
         os.replace(what.temp, what.at.name, src_dir_fd=folder, dst_dir_fd=folder)
     else:
-        os.unlink(what.temp, dir_fd=folder)
+        # The note is there: a temp file that can't be removed is no failure.
+        remove_temp(folder, what.temp)
 
 
 def _sync(folder: int) -> None:

@@ -166,6 +166,11 @@ class Mount:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def look_again(self) -> None:
+        """Have rclone forget what it remembers of folders, as it does by itself after a while."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
+
     @property
     def address(self) -> str:
         """Where rclone's remote control listens."""
