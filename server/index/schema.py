@@ -112,6 +112,8 @@ def connect_writer(file: Path, budget: int = BUDGET) -> apsw.Connection:
         db.execute("PRAGMA page_size=8192; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;")
         db.execute("PRAGMA wal_autocheckpoint=0; PRAGMA journal_size_limit=67108864;")
         db.execute(_pragmas(budget))
+        # A batch of a first scan touches pages all over: those that don't fit are written twice.
+        db.execute(f"PRAGMA cache_size=-{min(BUDGET, budget) // 8192}")
         if _is_empty(db):
             with db:
                 db.execute(TABLES + TALLIES)

@@ -8,7 +8,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,7 +22,7 @@ from server.telemetry import Telemetry, log
 from server.vault.vault import Found, Vault
 from server.workers import Deadline, Workers
 
-_BATCH = 250
+_BATCH, _BATCH_BYTES = 1000, 16 << 20
 _IN_LINE = 50
 _MASS = 20
 _HOLD_SECONDS = 600.0
@@ -160,14 +160,15 @@ class Scanner:
         gone = {row.path: row for row in vanished}
         moved_from = {row.etag: row for row in vanished if row.kind == "note" and row.etag}
         self._set(phase="reading", done=0, total=len(notes))
-        for start in range(0, len(notes), _BATCH):
+        done = 0
+        for batch in _batches(notes):
             if self._stopping.is_set():
                 raise Unavailable("The server is stopping.")
-            batch = notes[start : start + _BATCH]
             documents = self._sort(self._read(batch), known_paths, moved_from, gone, report)
             if documents:
                 self._target.put(documents)
-            self._set(phase="reading", done=start + len(batch), total=len(notes))
+            done += len(batch)
+            self._set(phase="reading", done=done, total=len(notes))
         self._remove(list(gone), len(known), started_ns, report)
         return report
 
@@ -326,8 +327,22 @@ class Scanner:
             was.last_seconds, was.held_removals, self._target is not self._index,
         )  # fmt: skip
         self._telemetry.scan_progress.set(done / total if total else 0)
-        if total >= 2000 and done and done % 2000 == 0:
+        if total >= 2000 and done // 2000 > was.done // 2000:
             log(logging.INFO, "indexing", done=done, total=total)
+
+
+def _batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """Some at a time: many enough for the index, and not more than memory should hold."""
+    batch: list[Entry] = []
+    size = 0
+    for entry in entries:
+        batch.append(entry)
+        size += entry.stat.size
+        if len(batch) == _BATCH or size > _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from server.access import Access
-from server.errors import PermissionDenied, VaultError
+from server.errors import Conflict, PermissionDenied, VaultError
 from server.history.store import Author, Change, History
 from server.models import Caller, Content, NotePath, etag_of
 from server.service.loading import Loader
@@ -24,6 +24,7 @@ T = TypeVar("T")
 WriteMode = Literal["on", "off", "dry-run"]
 
 _BATCH_SECONDS = 1800.0
+_ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +138,23 @@ class Editing:
     ) -> tuple[T, bool]:
         """Carry out the batch that `make` builds from what is there; what it told, and whether done.
 
-        All or nothing. `make` runs where the vault may be read.
+        All or nothing. `make` runs where the vault may be read, and again when somebody changed a
+        file before its turn came.
         """
         self._require(caller, [])
         deadline = Deadline.after(_BATCH_SECONDS)
 
-        def run() -> tuple[T, bool]:
+        def run(attempts: int = _ATTEMPTS) -> tuple[T, bool]:
             batch, told = make()
             self._require(caller, _touched(batch.steps))
             if self._mode == "dry-run":
                 return told, False
-            self._carry_out(_author(caller, tool), batch, deadline)
+            try:
+                self._carry_out(_author(caller, tool), batch, deadline)
+            except Conflict:
+                if attempts == 1:
+                    raise
+                return run(attempts - 1)
             return told, True
 
         return await self._mount.run_async(deadline, run)

@@ -223,7 +223,9 @@ def _within(snippets: Snippets, text: str, room: int) -> str:
     """A snippet of about `room` bytes: in some scripts a character takes three of them."""
     snippet = snippets.of(text, room)
     size = len(snippet.encode())
-    return snippet if size <= room else snippets.of(text, max(LEAST // 2, room * len(snippet) // size))
+    return (
+        snippet if size <= room else snippets.of(text, max(LEAST // 2, room * len(snippet) // size))
+    )
 
 
 def _weight(item: Item) -> int:
