@@ -727,7 +727,8 @@ def test_a_look_that_comes_late_does_not_undo_a_newer_one(tmp_path: Path) -> Non
 # -- the loop -------------------------------------------------------------------------------------
 
 
-def test_progress_tells_where_the_scan_is(scene: Scene) -> None:
+def test_progress_tells_where_the_scan_is(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.scanner.scanner._BATCH", 250)
     for n in range(300):
         scene.write(f"{n}.md", str(n))
     seen: set[tuple[str, int, int]] = set()
