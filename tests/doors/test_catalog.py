@@ -282,11 +282,13 @@ async def test_an_unknown_argument_is_refused(client: Client, vault: Path, tool:
 @pytest.mark.requirement("input.paths")
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 async def test_a_malformed_path_is_refused(
-    client: Client, vault: Path, operation: Operation
+    client: Client, door: Door, vault: Path, operation: Operation
 ) -> None:
     before = sorted(vault.rglob("*"))
+    # The doors share the paths out among them: every one is tried on every operation.
+    share = MALFORMED[DOORS.index(door) :: len(DOORS)]
     for argument in path_arguments(operation):
-        for path in MALFORMED:
+        for path in share:
             result = await client.call_tool(operation.name, with_path(operation, argument, path))
             assert check_error(result, vault) in ("invalid_path", "path_not_allowed"), path
     assert sorted(vault.rglob("*")) == before

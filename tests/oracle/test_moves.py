@@ -31,7 +31,7 @@ from .links import (
     without_md,
 )
 
-VAULTS = int(os.environ.get("ORACLE_MOVES", "150"))
+VAULTS = int(os.environ.get("ORACLE_MOVES", "60"))
 _CODE = re.compile(rb"```.*", re.DOTALL)
 
 

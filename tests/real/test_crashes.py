@@ -18,7 +18,7 @@ from tests.contract.conftest import make_bed
 from tests.drive.processes import wait_for
 from tests.real.servers import Server
 
-ROUNDS = int(os.environ.get("CRASH_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("CRASH_ROUNDS", "2"))
 SERVER_ROUNDS = ROUNDS * 5 // 2
 """50 when ROUNDS is 20."""
 
