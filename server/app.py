@@ -291,7 +291,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
             max_bytes=settings.max_attachment_bytes,
             timeout=settings.mount_timeout,
         ),
-        moving=Moving(editing, vault, index, loader, access, obsidian),
+        moving=Moving(editing, vault, index, loader, grounds, access, obsidian),
         past=Past(history, editing, vault, index, access, obsidian, local, mount),
     )
     chosen = settings.toolsets

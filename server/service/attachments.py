@@ -153,8 +153,7 @@ class Attachments:
             raise self._too_large(path, place.stat.size, "Open it in Obsidian")
         found = self._vault.read(path) if place is not None else None
         if found is None:
-            sees = self._access.sees(caller)
-            near = [other for other in self._index.suggest(path) if sees(other)]
+            near = self._index.suggest(path, match=self._access.sees(caller))
             hint = f"Did you mean {', '.join(near)}?" if near else "vault_list tells what there is."
             raise NotFound(f"There is no attachment {path!r}.", hint, did_you_mean=near)
         return found

@@ -6,7 +6,8 @@ decided here.
 """
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
@@ -173,8 +174,14 @@ class Editing:
         if not batch.steps:
             return
         ids = self._history.begin(author, batch.kept)
-        try:
+        with self._recorded(ids):
             self._plans.carry_out(batch.steps, deadline)
+
+    @contextmanager
+    def _recorded(self, ids: Sequence[int]) -> Iterator[None]:
+        """Tell the history what became of the changes that were begun in it."""
+        try:
+            yield
         except OutcomeOpen:
             self._open.update(ids)
             raise
@@ -209,18 +216,12 @@ class Editing:
             return data
 
         try:
-            written = self._vault.edit(path, recorded, deadline)
+            with self._recorded(ids):
+                written = self._vault.edit(path, recorded, deadline)
+                # In the same thread: even when the caller has gone, the index knows of the write.
+                self._loader.store_written(written)
         except _UnchangedError:
             return Edit(path, before[0], before[0])
-        except OutcomeOpen:
-            self._open.update(ids)
-            raise
-        except BaseException:
-            self._history.drop(ids)
-            raise
-        # In the same thread: even when the caller has gone, the index knows of the write.
-        self._loader.store_written(written)
-        self._history.finish(ids)
         return Edit(
             written.path,
             before[0],

@@ -14,9 +14,10 @@ from server.markdown.rewriting import read, relink, resection, retitle
 from server.models import Caller, NotePath, kind_of
 from server.service.editing import Batch, Editing
 from server.service.loading import Loaded, Loader
+from server.service.making import Grounds
 from server.service.texts import decoded, encoded
 from server.vault.obsidian import ObsidianLinks
-from server.vault.paths import check_new_name, parse_note_path, parse_path
+from server.vault.paths import parse_note_path, parse_path
 from server.vault.relocation import Place
 from server.vault.vault import Vault
 
@@ -70,6 +71,7 @@ class Moving:
         vault: Vault,
         index: Index,
         loader: Loader,
+        grounds: Grounds,
         access: Access,
         obsidian: Callable[[], ObsidianLinks],
     ) -> None:
@@ -77,6 +79,7 @@ class Moving:
         self._vault = vault
         self._index = index
         self._loader = loader
+        self._grounds = grounds
         self._access = access
         self._obsidian = obsidian
 
@@ -181,10 +184,7 @@ class Moving:
             raise InvalidPath(
                 f"{new!r} would be another kind of file.", f"Keep the ending: try '{new}{suffix}'."
             )
-        parts = new.split("/")
-        for depth in range(1, len(parts) + 1):
-            if depth == len(parts) or not self._index.match("/".join(parts[:depth])):
-                check_new_name(parts[depth - 1])
+        self._grounds.check_new(new)
         return new
 
     def _moves(self, source: Place, new: str) -> dict[str, str]:
