@@ -26,8 +26,9 @@ $(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.lock
 run: setup ## serve VAULT_PATH, or a sample vault when it is unset
 	@exec $(BIN)/vault-mcp serve --sample .sample-vault
 
+# Four at a time, whatever the cores: most of them wait for mounts and servers. Real ones begin first.
 test: setup-dev ## run the tests
-	$(BIN)/pytest
+	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 check: setup-dev ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -26,6 +26,7 @@ def inside(bed: Bed) -> Iterator[Point]:
     """Open the app in this very process, over the state that the server left."""
     bed.server.stop()
     names = {"VAULT_PATH": str(bed.vault.folder), "STATE_DIR": str(bed.server.state)}
+    names |= {"CALLS_PER_SECOND": "0", "CONCURRENT_CALLS": "0", "WRITE_MB_PER_HOUR": "0"}
     with open_app(load(names)) as app:
         wait_until(lambda: app.service.status.ready()[0], 600, "the app was never ready", 0.01)
         target = "5 / 25 ms" if bed.notes <= 10_000 else "10 / 60 ms"

@@ -110,7 +110,13 @@ OURS = Peer(
     backlinks=lambda path: ("backlinks_search", {"path": path}),
     command=_own,
     release=lambda: __version__,
-    environ=lambda vault, state: {"VAULT_PATH": str(vault), "STATE_DIR": str(state)},
+    environ=lambda vault, state: {
+        "VAULT_PATH": str(vault),
+        "STATE_DIR": str(state),
+        "CALLS_PER_SECOND": "0",
+        "CONCURRENT_CALLS": "0",
+        "WRITE_MB_PER_HOUR": "0",
+    },
 )
 
 PEERS: Sequence[Peer] = (

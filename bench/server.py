@@ -41,6 +41,10 @@ class Server:
         self._environ = {name: os.environ[name] for name in _KEPT if name in os.environ} | {
             "VAULT_PATH": str(vault),
             "STATE_DIR": str(state),
+            # Load is what a bench is for.
+            "CALLS_PER_SECOND": "0",
+            "CONCURRENT_CALLS": "0",
+            "WRITE_MB_PER_HOUR": "0",
             "PORT": str(self.port),
         }
 

@@ -1,32 +1,47 @@
 """The only constructor: builds every part from the settings, starts the background work, ends it."""
 
 import contextlib
-import hmac
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from server import __version__
-from server.access import Access
+from server.access.callers import Callers
+from server.access.decision import Access
+from server.access.limits import Limiter
+from server.access.policy import Limits, PolicyError, PolicyFile
+from server.access.tokens import TokenStore
+from server.approvals.store import Approvals
+from server.audit.audit import FOLDER as AUDIT_FOLDER
+from server.audit.audit import Audit
 from server.catalog.dispatch import Dispatcher
+from server.catalog.instructions import instructions
 from server.catalog.table import INSTRUCTIONS, LISTED, in_toolsets
-from server.errors import Unauthorized, VaultError
+from server.errors import VaultError
+from server.forge.github import GitHub
 from server.history.store import History
 from server.index.store import Index
 from server.models import Caller
 from server.scanner.scanner import Scanner
 from server.search.ripgrep import Ripgrep, find_rg
 from server.service import Service
+from server.service.approving import Approving
 from server.service.attachments import Attachments
+from server.service.catching_up import CatchingUp
+from server.service.completing import Completing
+from server.service.decisions import Decisions
 from server.service.deleting import Deleting
+from server.service.devlogs import Devlogs
 from server.service.editing import Editing
 from server.service.finding import Finding
 from server.service.freshness import Clock
 from server.service.graph import Graph
+from server.service.layout import Layout
 from server.service.loading import Loader
 from server.service.making import Grounds
 from server.service.moving import Moving
@@ -34,18 +49,26 @@ from server.service.notes import Notes
 from server.service.once import Once
 from server.service.packing import Packing
 from server.service.past import Past
+from server.service.publishing import Publishing
+from server.service.records import Records
+from server.service.resources import Resources
 from server.service.searching import Searching
 from server.service.status import Status
+from server.service.visits import Visits
 from server.service.vocabulary import Vocabulary
+from server.service.waiting import Waiting
+from server.service.watching import Watching
 from server.service.writing import Writing
-from server.settings import Settings
+from server.settings import Settings, SettingsError
 from server.state import Slot, abandoned_slots, claim_slot
 from server.telemetry import Telemetry, log
+from server.vault.aliases import Aliases
 from server.vault.choice import Writers
 from server.vault.guard import Guard
 from server.vault.identity import IdentityFile
 from server.vault.journal import Journal
 from server.vault.obsidian import ObsidianLinks
+from server.vault.paths import parse_folder
 from server.vault.plans import Plans
 from server.vault.recovery import Recovery
 from server.vault.vault import Vault
@@ -55,6 +78,9 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
+
+    from server.access.jwt import Verifier
+    from server.doors.connections import Connections
 
 _CARE_SECONDS = 2.0
 _COMPACT_SECONDS = 600.0
@@ -77,21 +103,13 @@ class App:
     scanner: Scanner
     service: Service
     dispatcher: Dispatcher
+    audit: Audit
+    access: Access
+    callers: Callers
 
-    def authenticate(self, token: str | None) -> Caller:
+    def authenticate(self, token: str | None, door: str = "mcp") -> Caller:
         """Who a bearer token belongs to. Raises `Unauthorized`."""
-        if self.settings.auth == "none":
-            return Caller("anyone")
-        secret = self.settings.auth_token
-        if (
-            token
-            and secret
-            and hmac.compare_digest(token.encode(), secret.get_secret_value().encode())
-        ):
-            return Caller("token")
-        raise Unauthorized(
-            "A valid bearer token is needed.", "Send the header 'Authorization: Bearer <token>'."
-        )
+        return self.callers.authenticate(token, door)
 
 
 @contextmanager
@@ -129,22 +147,56 @@ def open_app(settings: Settings) -> Iterator[App]:
 
 def http_door(app: App) -> "FastAPI":
     """The HTTP listener: `/mcp`, `/healthz`, `/readyz`, `/metrics`."""
-    from server.doors.http import build_http, caller_of  # noqa: PLC0415 - stdio does without FastAPI
+    from server.admin import approvals  # noqa: PLC0415 - stdio does without FastAPI
+    from server.doors.http import build_http, caller_of  # noqa: PLC0415
+    from server.doors.identity import Administrators, Resource  # noqa: PLC0415
+    from server.doors.pages import admitted  # noqa: PLC0415
+    from server.doors.streams import Responses  # noqa: PLC0415
 
     own = [name for name in (app.settings.host,) if name not in ("0.0.0.0", "::")]  # noqa: S104
     hosts = ["127.0.0.1", "localhost", "[::1]", *own, *app.settings.allowed_hosts]
-    return build_http(
+    public = app.settings.public_base
+    if public is not None:
+        hosts.append(public.partition("://")[2])
+    door = build_http(
         _mcp_server(app, caller_of),
         version=__version__,
         allowed_hosts=[name for host in hosts for name in (host, f"{host}:*")],
-        allowed_origins=[*_own_origins(app.settings), *app.settings.allowed_origins],
+        allowed_origins=[
+            *_own_origins(app.settings),
+            *app.settings.allowed_origins,
+            *([public] if public else []),
+        ],
         max_body_bytes=app.settings.max_message_bytes,
         session_idle_seconds=60 * app.settings.session_idle_minutes,
         max_sessions=app.settings.max_sessions,
+        # Without credentials all are one caller.
+        max_sessions_of_one_caller=None
+        if app.settings.auth == "none"
+        else (app.settings.max_sessions + 1) // 2,
+        responses=Responses(app.settings.max_connections // 2, app.settings.max_streams),
+        charge=app.dispatcher.limiter.request,
         authenticate=app.authenticate,
+        may_wait=app.callers.may_wait,
+        resource=Resource("obsidian-vault", public, app.settings.jwt_issuer)
+        if app.settings.auth == "token"
+        else None,
+        refused=app.audit.refused,
         ready=app.service.status.ready,
+        knows_all=app.service.status.knows_all,
         telemetry=app.telemetry,
     )
+    proxy = app.settings.trusted_proxy
+    door.state.administrators = Administrators(
+        door.state.reception,
+        lambda caller: app.access.decide(caller, "admin", "").allowed,
+        proxy=str(proxy) if proxy else None,
+        logins=frozenset(login.lower() for login in app.settings.admins),
+    )
+    door.router.routes.extend(
+        approvals.routes(app.service.approving, admitted(door.state.administrators))
+    )
+    return door
 
 
 def _own_origins(settings: Settings) -> list[str]:
@@ -160,26 +212,66 @@ def _own_origins(settings: Settings) -> list[str]:
 
 def stdio_door(app: App) -> "Server[Any]":
     """The MCP server for one client over stdin and stdout."""
-    caller = Caller("local", door="stdio")
-    return _mcp_server(app, lambda _ctx: caller)
+    secret = app.settings.caller_token
+    token = secret.get_secret_value() if secret else None
+    # Anew for every call: a token that was revoked meanwhile is good for nothing more.
+    return _mcp_server(app, lambda _ctx: app.authenticate(token, "stdio"))
 
 
 def _mcp_server(
     app: App, caller: "Callable[[ServerRequestContext[Any, Any]], Caller]"
 ) -> "Server[Any]":
+    from server.doors.asking import Asking  # noqa: PLC0415
+    from server.doors.charges import charging  # noqa: PLC0415
+    from server.doors.introductions import introducing  # noqa: PLC0415
+    from server.doors.logs import Logs  # noqa: PLC0415
     from server.doors.mcp import build_server  # noqa: PLC0415
+    from server.doors.prompts import offer_prompts  # noqa: PLC0415
+    from server.doors.resources import offer_resources  # noqa: PLC0415
+    from server.doors.subscriptions import Subscriptions  # noqa: PLC0415
 
-    return build_server(
+    async def introduced(who: Caller) -> str:
+        folders = await app.service.resources.top_folders(who)
+        return instructions(folders, app.access.write_mode(who, ()))
+
+    logs = Logs()
+    server = build_server(
         app.dispatcher,
         name="obsidian-vault",
         version=__version__,
         instructions=INSTRUCTIONS,
         caller=caller,
+        asking=Asking(
+            app.service.approving,
+            seconds=app.settings.approval_seconds,
+            by_client=app.settings.confirm_by == "client",
+        ),
+        logs=logs,
+    )
+    logs.offer(server)
+    offer_resources(server, app.dispatcher, app.service, caller)
+    offer_prompts(server, app.dispatcher, app.service, caller)
+    Subscriptions(app.service.watching, caller).offer(server)
+    server.middleware.append(introducing(caller, introduced))
+    server.middleware.insert(0, charging(caller, app.dispatcher.limiter.question))
+    return server
+
+
+def http_connections(app: App) -> "Connections":
+    """How the clients of the HTTP listener are to be treated."""
+    from server.doors.connections import Connections  # noqa: PLC0415
+
+    return Connections(
+        app.settings.max_connections,
+        app.settings.client_timeout,
+        lambda why: app.telemetry.connections_ended.labels(why).inc(),
     )
 
 
 def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
     telemetry = Telemetry()
+    audit = _audit(settings, telemetry)
+    stack.callback(audit.close)
     identity = IdentityFile(settings.state_dir / "vault.json")
     guard = Guard(
         settings.vault_path,
@@ -205,10 +297,11 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         telemetry,
         max_bytes=settings.max_note_bytes,
         max_attachment_bytes=settings.max_attachment_bytes,
+        aliases=Aliases(slot.folder / "aliases.json"),
     )
     index = Index.open(slot.folder / "index", budget=settings.index_budget_mb * 1024 * 1024)
     stack.callback(index.close)
-    mount, local = Workers("mount", size=16), Workers("local", size=6)
+    mount, local = Workers("mount", size=16), Workers("local", size=6, grace=1.0)
     stack.callback(mount.close)
     stack.callback(local.close)
     scan_workers = Workers("scan", size=8)
@@ -230,11 +323,20 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         max_age_days=settings.history_days,
     )
     stack.callback(history.close)
-    access = Access()
+    policies = _policies(settings, audit)
+    telemetry.policy_ok.set_function(lambda: float(policies.check() is None))
+    access = Access(
+        lambda: policies.current,
+        write_mode=settings.write_mode,
+        aliases=lambda: vault.aliases.current,
+    )
+    callers = _callers(settings)
+    stack.callback(callers.tidy)
     rg = find_rg()
     obsidian = _obsidian(settings, identity)
     clock = Clock(guard, scanner)
     notes = Notes(index, loader, access, obsidian, local)
+    approvals = Approvals(settings.state_dir / "approvals", hours=settings.approval_hours)
     editing = Editing(
         vault,
         plans,
@@ -242,13 +344,14 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         loader,
         access,
         mount,
-        mode=settings.write_mode,
+        Waiting(approvals, vault),
         timeout=3 * settings.mount_timeout,
     )
     grounds = Grounds(index, history, access)
+    once = Once(history, loader, local)
     writing = Writing(
         editing,
-        Once(history, loader, local),
+        once,
         vault,
         grounds,
         access,
@@ -256,9 +359,32 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         max_bytes=settings.max_note_bytes,
     )
     asked = (access, clock, obsidian, local)
+    finding = Finding(index, Ripgrep(rg), *asked, telemetry)
+    attachments = Attachments(
+        vault,
+        index,
+        editing,
+        access,
+        obsidian,
+        mount,
+        local,
+        check_new=grounds.check_new,
+        max_bytes=settings.max_attachment_bytes,
+        timeout=settings.mount_timeout,
+    )
+    watching = Watching(access)
+    stack.callback(watching.end)
+    index.on_change, scanner.is_watched = watching.changed, watching.is_asked
+    layout = Layout(per_project=settings.project_layout == "per-project")
+    conventions = (*asked, layout, settings.now)
+    decisions = Decisions(
+        editing, vault, Records(index, layout), loader, grounds, *conventions
+    )
+    forge = Workers("forge", size=2)
+    stack.callback(forge.close)
     service = Service(
         notes=notes,
-        finding=Finding(index, Ripgrep(rg), *asked, telemetry),
+        finding=finding,
         searching=Searching(index, *asked),
         packing=Packing(index, *asked),
         graph=Graph(index, notes, editing, *asked),
@@ -275,33 +401,112 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
             mount,
             protocol=lambda: writers.current(guard),
             tools={},
+            policy=policies.check,
+            audit=lambda: audit.problem,
+            approvals=approvals.count,
         ),
         editing=editing,
         writing=writing,
         deleting=Deleting(editing, vault, index, access),
-        attachments=Attachments(
-            vault,
-            index,
-            editing,
-            access,
-            obsidian,
-            mount,
-            local,
-            check_new=grounds.check_new,
-            max_bytes=settings.max_attachment_bytes,
-            timeout=settings.mount_timeout,
-        ),
+        attachments=attachments,
         moving=Moving(editing, vault, index, loader, grounds, access, obsidian),
         past=Past(history, editing, vault, index, access, obsidian, local, mount),
+        approving=Approving(
+            approvals, editing, access, local, mount, telemetry, audit, _stands(settings)
+        ),
+        resources=Resources(index, notes, attachments, finding, access, local),
+        completing=Completing(index, access, local),
+        catching_up=CatchingUp(index, access, Visits(settings.state_dir / "visits.json"), local),
+        watching=watching,
+        devlogs=Devlogs(editing, once, index, grounds, *conventions),
+        decisions=decisions,
+        publishing=Publishing(
+            decisions, editing, loader, access, forge, GitHub(), settings.publish_repos
+        ),
     )
     chosen = settings.toolsets
     dispatcher = Dispatcher(
-        in_toolsets(chosen), service, telemetry, in_toolsets(LISTED if chosen is None else chosen)
+        in_toolsets(chosen),
+        service,
+        telemetry,
+        in_toolsets(LISTED if chosen is None else chosen),
+        limiter=Limiter(_limits(settings), access.limits),
+        audit=audit,
+        toolsets=access.toolsets,
     )
     return App(
         settings, telemetry, guard, vault, index, journal, recovery, plans, history, scanner, service,
-        dispatcher,
+        dispatcher, audit, access, callers,
     )  # fmt: skip
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        calls_per_second=settings.calls_per_second,
+        burst=settings.calls_burst,
+        concurrent_calls=settings.concurrent_calls,
+        write_mb_per_hour=settings.write_mb_per_hour,
+        answer_kb=settings.answer_kb,
+    )
+
+
+def _policies(settings: Settings, audit: Audit) -> PolicyFile:
+    def read(problem: str | None) -> None:
+        audit.record("policy_read" if problem is None else "policy_refused", reason=problem)
+
+    try:
+        return PolicyFile(settings.policy_file, parse_folder, read)
+    except PolicyError as error:
+        raise SettingsError([f"POLICY_FILE: {problem}" for problem in error.problems]) from None
+
+
+def _callers(settings: Settings) -> Callers:
+    fixed = settings.auth_token
+    return Callers(
+        settings.auth,
+        TokenStore(settings.state_dir, parse_folder),
+        fixed=fixed.get_secret_value() if fixed else None,
+        verifier=_verifier(settings),
+    )
+
+
+def _stands(settings: Settings) -> Callable[[str], bool]:
+    """Whether a caller's name is one that could still come in: tokens are revoked, too."""
+    tokens = TokenStore(settings.state_dir, parse_folder)
+
+    def stands(name: str) -> bool:
+        # Names of the settings, of stdio and of identity providers are no names of tokens.
+        if settings.auth == "none" or name in ("token", "local") or ":" in name:
+            return True
+        now = time.time()
+        return any(token.name == name and token.is_live(now) for token in tokens.listed())
+
+    return stands
+
+
+def _verifier(settings: Settings) -> "Verifier | None":
+    issuer, audience, jwks = settings.jwt_issuer, settings.jwt_audience, settings.jwt_jwks
+    if settings.auth == "none" or not (issuer and audience and jwks):
+        return None
+    from server.access.jwt import KeyFile, KeyUrl, Verifier  # noqa: PLC0415 - slow to load
+
+    try:
+        is_url = jwks.startswith("https://")
+        keys = KeyUrl(jwks) if is_url else KeyFile(Path(jwks).expanduser())
+    except (OSError, ValueError) as error:
+        raise SettingsError([f"JWT_JWKS: can't be used: {error}"]) from None
+    return Verifier(issuer, audience, keys, settings.jwt_caller_claim)
+
+
+def _audit(settings: Settings, telemetry: Telemetry) -> Audit:
+    audit = Audit.open(
+        settings.state_dir / AUDIT_FOLDER,
+        max_mb=settings.audit_mb,
+        max_files=settings.audit_files,
+        telemetry=telemetry,
+    )
+    audit.record("server_started", version=__version__)
+    return audit
 
 
 def _obsidian(settings: Settings, identity: IdentityFile) -> Callable[[], ObsidianLinks]:
@@ -350,8 +555,10 @@ def _care(app: App, stopping: threading.Event) -> None:
                 app.recovery.settle()
                 if not app.plans.settle():
                     app.service.editing.settle()
+                    app.service.approving.settle()
             if app.index.needs_rebuild and not app.scanner.progress.rebuilding:
                 app.scanner.wake()
+            app.callers.tidy()
             app.index.tend()
             app.scanner.publish_usage()
             _publish_history(app)

@@ -7,18 +7,20 @@ that need them, so that the small ones answer at once.
 import argparse
 import gc
 import json
+import logging
 import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from server import __version__
+from server.commands import approvals, audit, history, policy, tokens
 from server.errors import VaultError
 from server.settings import Settings, SettingsError, describe, load
-from server.telemetry import Telemetry, configure_logging
+from server.telemetry import Telemetry, configure_logging, log
 
 if TYPE_CHECKING:
     from server.app import App
@@ -73,18 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     journal.add_argument("--json", action="store_true")
     journal.add_argument("--show", metavar="ID", help="print the content of one entry")
     journal.set_defaults(run=_journal)
-    history = commands.add_parser(
-        "history",
-        help="show what was changed, by whom, and what was there before",
-        usage="vault-mcp history [PATH] [--caller NAME] [--limit N] [--json]\n"
-        "       vault-mcp history show VERSION\n"
-        "       vault-mcp history restore PATH VERSION",
-    )
-    history.add_argument("what", nargs="*", help="a note, or one of the commands above")
-    history.add_argument("--caller", metavar="NAME", help="only what one caller changed")
-    history.add_argument("--limit", metavar="N", type=int, default=20)
-    history.add_argument("--json", action="store_true")
-    history.set_defaults(run=_history, wrong=history.error)
+    for command in (history, audit, tokens, policy, approvals):
+        command.add(commands)
     commands.add_parser(
         "adopt", help="accept the folder at VAULT_PATH as the vault, whatever was known before"
     ).set_defaults(run=_adopt)
@@ -99,7 +91,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     sample = Path(arguments.sample).absolute() if arguments.sample else None
     settings = _configured(sample)
     # All of it before the app is open, whose scanner would have to share the interpreter with it.
-    from server.app import http_door, open_app  # noqa: PLC0415 - see the module's docstring
+    from server.app import http_connections, http_door, open_app  # noqa: PLC0415 - see the docstring
     from server.doors import http, mcp  # noqa: F401, PLC0415
     from server.doors.serve import serve_http  # noqa: PLC0415
 
@@ -108,13 +100,14 @@ def _serve(arguments: argparse.Namespace) -> int:
             http_door(app),
             settings.host,
             settings.port,
-            on_listening=lambda port: _welcome(settings, port),
+            connections=http_connections(app),
+            on_listening=lambda port: _welcome(settings, port, closed=app.callers.is_closed),
         )
 
 
 def _stdio(_arguments: argparse.Namespace) -> int:
     gc.disable()
-    settings = _configured(None)
+    settings = _configured(None, door="stdio")
     import asyncio  # noqa: PLC0415
 
     from server.app import open_app, stdio_door  # noqa: PLC0415
@@ -169,31 +162,6 @@ def _journal(arguments: argparse.Namespace) -> int:
         print("The journal is empty: every write is finished.")
     for row in rows if not arguments.json else ():
         print("{id}  {state:<8}  {created}  {bytes:>9} B  {path}".format(**row))
-    return 0
-
-
-def _history(arguments: argparse.Namespace) -> int:
-    from server import history_command as command  # noqa: PLC0415
-
-    what: list[str] = arguments.what
-    match what:
-        case ["show", version] if version.isdecimal():
-            sys.stdout.buffer.write(command.content(load(), int(version)))
-            return 0
-        case ["restore", path, version] if version.isdecimal():
-            print(command.restore(_configured(None), path, int(version)))
-            return 0
-        case [] | [_]:
-            note = what[0] if what else None
-            rows = command.rows(load(), note, arguments.caller, max(1, arguments.limit))
-        case _:
-            arguments.wrong("that is neither a path nor a command with its arguments")
-    if arguments.json:
-        print(json.dumps(rows, ensure_ascii=False, indent=2))
-    elif not rows:
-        print("The history is empty: nothing was changed.")
-    for row in rows if not arguments.json else ():
-        print("{version:>6}  {at}  {by:<12}  {tool:<12}  {change:<9}  {path}".format(**row))
     return 0
 
 
@@ -269,8 +237,8 @@ def _show(done: int, total: int, shown: str, is_terminal: bool) -> str:
     return said
 
 
-def _configured(sample: Path | None) -> Settings:
-    settings = load(sample=sample)
+def _configured(sample: Path | None, door: Literal["http", "stdio"] = "http") -> Settings:
+    settings = load(sample=sample, door=door)
     if sample is not None and settings.vault_path == sample and not sample.exists():
         with as_file(files("server") / "sample") as source:
             shutil.copytree(source, sample)
@@ -287,15 +255,16 @@ def _collect_seldom() -> None:
     gc.enable()
 
 
-def _welcome(settings: Settings, port: int) -> None:
+def _welcome(settings: Settings, port: int, *, closed: bool) -> None:
     _collect_seldom()
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
-    header = ' --header "Authorization: Bearer $AUTH_TOKEN"' if settings.auth == "token" else ""
+    token = "$AUTH_TOKEN" if settings.auth_token else "$TOKEN"
+    url, line = tokens.connection(settings, port, token if settings.auth == "token" else None)
+    if closed:
+        log(logging.WARNING, "there are no tokens, so nobody can come in")
     print(
         f"Serving {settings.vault_path}\n"
         f"  {url}\n"
-        f"Connect Claude Code with\n"
-        f"  claude mcp add --transport http obsidian-vault {url}{header}",
+        + ("Make a token with\n  vault-mcp token create NAME\n" if closed else "")
+        + f"Connect Claude Code with\n  {line}",
         flush=True,
     )

@@ -1,13 +1,36 @@
 """Plain data that more than one room speaks of. No I/O, no behaviour beyond derivation."""
 
 import hashlib
-from dataclasses import dataclass
-from typing import Literal, NewType
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, NewType, Protocol
 
 NotePath = NewType("NotePath", str)
 """A validated vault-relative path in NFC with forward slashes; only `vault/paths.py` makes one."""
 
 Kind = Literal["note", "attachment", "folder"]
+
+
+Action = Literal["read", "write", "admin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The folders that a credential is for, as path keys: it opens nothing beyond them."""
+
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+
+
+class Trail(Protocol):
+    """What one call leaves behind for the audit: who decides or changes something says so here."""
+
+    def decided(self, action: Action, path: str, allowed: bool, rule: str) -> None:
+        """An access decision was made."""
+
+    def changed(self, path: str, before: str | None, after: str | None, size: int) -> None:
+        """A file got another content: its etags and the bytes that it has now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +40,20 @@ class Caller:
     name: str
     session: str | None = None
     door: str = "mcp"
+    grant: Grant | None = None
+    """None: the credential is for everything that the rules allow its caller."""
+    admin: bool = False
+    trail: Trail | None = field(default=None, compare=False, repr=False)
+    approval: str | None = field(default=None, compare=False, repr=False)
+    """The approval that a person gave for this very call; only a door that asked sets it."""
+    progress: Callable[[float, float, str], None] | None = field(
+        default=None, compare=False, repr=False
+    )
+
+    def tell(self, done: float, total: float, what: str) -> None:
+        """Say how far a long call is, to a client that wants to know; any thread may."""
+        if self.progress is not None:
+            self.progress(done, total, what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +72,8 @@ class Entry:
     disk: str
     kind: Kind
     stat: FileStat
+    real: str | None = field(default=None, compare=False)
+    """The path of the file that a symbolic link leads to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +91,13 @@ class Content:
 def etag_of(data: bytes) -> str:
     """The content's etag: 128 bits of SHA-256 in hex."""
     return hashlib.sha256(data).hexdigest()[:32]
+
+
+def path_key(path: str) -> str:
+    """What two spellings of one path have in common: NFC and case folded."""
+    if path.isascii():
+        return path.lower()
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
 def kind_of(name: str) -> Kind:

@@ -8,15 +8,27 @@ the file (`VAULT_MCP_CONFIG`) holds the same names in lower case, and the enviro
 import hashlib
 import ipaddress
 import os
+import re
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    IPvAnyAddress,
+    SecretStr,
+    ValidationError,
+)
 
 CONFIG_VARIABLE = "VAULT_MCP_CONFIG"
 Toolset = Literal["core", "find", "edit", "graph", "devlog", "admin"]
+_REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/(?!\.)[A-Za-z0-9._-]{1,100}")
 TOOLSETS: tuple[Toolset, ...] = ("core", "find", "edit", "graph", "devlog", "admin")
 
 
@@ -48,11 +60,32 @@ class Settings(BaseModel):
     port: int = Field(1065, ge=0, le=65535, description="Port to listen on.")
     state_dir: Path = Field(description="Index, mirror and journal; on local disk.")
     auth: Literal["none", "token"] = Field(
-        description="`none` or `token`; must be said when HOST isn't loopback."
+        description="`token` (the default when HOST isn't loopback) or `none`, which lets everyone in."
     )
     auth_token: SecretStr | None = Field(
-        None, description="The bearer token for AUTH=token (or AUTH_TOKEN_FILE)."
+        None,
+        description="A fixed bearer token beside those of `vault-mcp token` (or AUTH_TOKEN_FILE).",
     )
+    caller_token: SecretStr | None = Field(
+        None, description="The token that stdio acts under with AUTH=token (or CALLER_TOKEN_FILE)."
+    )
+    jwt_issuer: str | None = Field(
+        None, description="Accept JWTs of this issuer; with JWT_AUDIENCE and JWT_JWKS."
+    )
+    jwt_audience: str | None = Field(None, description="The audience that a JWT must be for.")
+    jwt_jwks: str | None = Field(
+        None, description="The issuer's public keys: a JWKS file or an https URL."
+    )
+    jwt_caller_claim: str = Field("sub", min_length=1, description="The claim that names a caller.")
+    public_url: str | None = Field(
+        None,
+        pattern=r"^https?://[A-Za-z0-9._\[\]:-]+/?$",
+        description="Where clients reach this server, like `https://vault.example.ts.net`.",
+    )
+    trusted_proxy: IPvAnyAddress | None = Field(
+        None, description="The proxy whose Tailscale-User-Login is believed, for admin pages alone."
+    )
+    admins: Listed = Field((), description="Tailscale logins that may administer, comma-separated.")
     allowed_hosts: Listed = Field(
         (),
         description="Host headers to accept besides this host's own, like `vault.example.ts.net`.",
@@ -83,17 +116,45 @@ class Settings(BaseModel):
     obsidian_prefix: str | None = Field(
         None, description="Where VAULT_PATH lies inside the Obsidian vault, like `claude`."
     )
+    time_zone: str | None = Field(
+        None, description="The zone of dates in devlogs and decisions, like `Europe/Berlin`."
+    )
+    project_layout: Literal["flat", "per-project"] = Field(
+        "flat", description="`per-project` keeps devlogs and ADRs below a folder of each project."
+    )
+    publish_repos: Listed = Field(
+        (), description="GitHub repositories that adr_publish may write to, `owner/name,…`."
+    )
     toolsets: Annotated[tuple[Toolset, ...] | None, BeforeValidator(_listed)] = Field(
         None, description="Which groups of tools to offer, and no others."
     )
-    write_mode: Literal["on", "off", "dry-run"] = Field(
-        "on", description="`off` refuses every write, `dry-run` shows its diff and writes nothing."
+    policy_file: Path | None = Field(
+        None, description="Path rules, `policy.yaml`; without it the vault folder is the grant."
+    )
+    write_mode: Literal["on", "confirm", "dry-run", "off"] = Field(
+        "on",
+        description="`confirm` asks a person, `dry-run` shows the diff and writes nothing, `off` refuses.",
+    )
+    confirm_by: Literal["client", "queue"] = Field(
+        "client", description="Whether `confirm` asks through the client if it can, or never."
+    )
+    approval_hours: float = Field(
+        24.0, gt=0, le=24 * 365, description="Hours that a write waits for its approval."
+    )
+    approval_seconds: float = Field(
+        300.0, gt=0, le=3600, description="Seconds that a call waits for its user's answer."
     )
     history_days: float = Field(
         90.0, gt=0, le=36500, description="Days to keep what notes said before they were changed."
     )
     history_mb: int = Field(
         512, ge=1, description="Room for that; beyond it the oldest goes first."
+    )
+    audit_mb: float = Field(
+        16, gt=0, le=1024, description="Size at which the audit goes on in a new file."
+    )
+    audit_files: int = Field(
+        32, ge=2, le=10_000, description="Files of the audit to keep; the oldest goes first."
     )
     max_note_mb: float = Field(
         10, gt=0, le=200, description="Largest note to read, write or index."
@@ -108,6 +169,31 @@ class Settings(BaseModel):
         30.0, gt=0, description="Minutes after which an unused MCP session ends."
     )
     max_sessions: int = Field(256, ge=1, description="MCP sessions that may be open at once.")
+    calls_per_second: float = Field(
+        100.0, ge=0, description="Calls that one caller may make in a second; 0 is no limit."
+    )
+    calls_burst: int = Field(300, ge=1, description="Calls that it may make at once after a rest.")
+    concurrent_calls: int = Field(
+        32, ge=0, description="Calls of one caller that may run at once; 0 is no limit."
+    )
+    write_mb_per_hour: float = Field(
+        512.0, ge=0, description="What one caller may write in an hour; 0 is no limit."
+    )
+    answer_kb: int = Field(
+        0, ge=0, description="Longest answer to one caller's reads; 0 leaves it to the tools."
+    )
+    max_connections: int = Field(
+        512, ge=8, description="HTTP connections that may be open at once."
+    )
+    max_streams: int = Field(
+        64, ge=1, description="Event streams that one caller may keep open at once."
+    )
+    client_timeout: float = Field(
+        30.0,
+        gt=0,
+        le=3600,
+        description="Seconds for a request's head, and for an unread answer to get on.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Log level."
     )
@@ -126,28 +212,44 @@ class Settings(BaseModel):
         """The longest request: JSON escapes can double a note, base64 adds a third."""
         return max(2 * self.max_note_bytes, self.max_attachment_bytes * 3 // 2) + (1 << 20)
 
+    def now(self) -> datetime:
+        """This moment where the user is."""
+        zone = ZoneInfo(self.time_zone) if self.time_zone else None
+        return datetime.now(zone).astimezone(zone)
+
+    @property
+    def public_base(self) -> str | None:
+        """PUBLIC_URL as others are put together from it, without a slash at its end."""
+        return self.public_url.rstrip("/") if self.public_url else None
+
     @property
     def is_loopback(self) -> bool:
         return _is_loopback(self.host)
 
 
-def load(environ: Mapping[str, str] | None = None, sample: Path | None = None) -> Settings:
+def load(
+    environ: Mapping[str, str] | None = None,
+    sample: Path | None = None,
+    door: Literal["http", "stdio"] = "http",
+) -> Settings:
     """Read and check the settings; `sample` stands in for a VAULT_PATH that nobody set.
 
-    Raises `SettingsError` with every problem at once.
+    Over stdio AUTH is `none` unless it is said. Raises `SettingsError` with every problem at once.
     """
     env = dict(os.environ if environ is None else environ)
     problems: list[str] = []
     values = {**_from_file(env, problems), **_from_environment(env, problems)}
     if sample is not None:
         values.setdefault("vault_path", sample)
-    values = _with_defaults(values, env, problems)
+    if door == "stdio":
+        values.setdefault("auth", "none")
+    values = _with_defaults(values, env)
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
         problems += [_problem(item) for item in error.errors(include_url=False)]
         raise SettingsError(problems) from None
-    problems += _contradictions(settings)
+    problems += _contradictions(settings) + _unusable(settings)
     if problems:
         raise SettingsError(problems)
     return settings
@@ -203,15 +305,15 @@ def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, 
     return values
 
 
-def _with_defaults(
-    values: dict[str, Any], env: Mapping[str, str], problems: list[str]
-) -> dict[str, Any]:
+def _with_defaults(values: dict[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
     values = dict(values)
     if isinstance(values.get("require_mount"), str):
         word = values["require_mount"].lower()
         values["require_mount"] = {"1": "true", "yes": "true", "0": "false", "no": "false"}.get(
             word, word
         )
+    if values.get("policy_file"):
+        values["policy_file"] = Path(str(values["policy_file"])).expanduser().absolute()
     for name in ("log_level", "log_format", "auth"):
         if isinstance(values.get(name), str):
             values[name] = values[name].lower()
@@ -221,14 +323,9 @@ def _with_defaults(
         values["state_dir"] = Path(str(values["state_dir"])).expanduser().absolute()
     else:
         values.setdefault("state_dir", Path("state"))
-    if "auth" not in values:
-        host = str(values.get("host", "127.0.0.1"))
-        values["auth"] = "token" if values.get("auth_token") else "none"
-        if values["auth"] == "none" and not _is_loopback(host):
-            problems.append(
-                f"AUTH: HOST {host} is not loopback, so say AUTH=token with AUTH_TOKEN, "
-                "or AUTH=none if everyone who reaches it may use the vault"
-            )
+    wanted = values.get("auth_token") or values.get("jwt_issuer")
+    is_private = _is_loopback(str(values.get("host", "127.0.0.1")))
+    values.setdefault("auth", "none" if is_private and not wanted else "token")
     return values
 
 
@@ -242,16 +339,31 @@ def _default_state_dir(vault: Path, env: Mapping[str, str]) -> Path:
 def _contradictions(settings: Settings) -> list[str]:
     problems = []
     token = settings.auth_token.get_secret_value() if settings.auth_token else ""
-    if settings.auth == "token" and not token:
-        problems.append("AUTH: token needs AUTH_TOKEN or AUTH_TOKEN_FILE")
     if token and len(token) < 16:
         problems.append("AUTH_TOKEN: use at least 16 characters")
+    jwt = [settings.jwt_issuer, settings.jwt_audience, settings.jwt_jwks]
+    if any(jwt) and not all(jwt):
+        problems.append("JWT_ISSUER: goes together with JWT_AUDIENCE and JWT_JWKS")
+    if settings.jwt_jwks and settings.jwt_jwks.lower().startswith("http://"):
+        problems.append("JWT_JWKS: must be an https URL or a file")
+    if settings.admins and settings.trusted_proxy is None:
+        problems.append("ADMINS: needs TRUSTED_PROXY, whose word about a login is believed")
     if (
         settings.state_dir == settings.vault_path
         or settings.vault_path in settings.state_dir.parents
     ):
         problems.append("STATE_DIR: must not lie inside the vault")
     return problems
+
+
+def _unusable(settings: Settings) -> list[str]:
+    problems = []
+    try:
+        settings.now()
+    except (OSError, ValueError, LookupError):  # zoneinfo raises each of them for some names
+        problems.append(f"TIME_ZONE: {settings.time_zone!r} is no zone; use one like Europe/Berlin")
+    odd = [name for name in settings.publish_repos if not _REPOSITORY.fullmatch(name)]
+    return problems + [f"PUBLISH_REPOS: {name!r} is not like owner/name" for name in odd]
 
 
 def _is_loopback(host: str) -> bool:
@@ -273,6 +385,6 @@ def _problem(item: Any) -> str:
 def _shown(value: Any) -> Any:
     if isinstance(value, SecretStr):
         return "***"
-    if isinstance(value, Path):
+    if isinstance(value, Path | ipaddress.IPv4Address | ipaddress.IPv6Address):
         return str(value)
     return list(value) if isinstance(value, tuple) else value

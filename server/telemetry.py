@@ -10,8 +10,9 @@ import re
 import sys
 import time
 from asyncio import CancelledError
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import IO, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -23,6 +24,8 @@ LOG = logging.getLogger("vault_mcp")
 _SECRET = re.compile(
     r"(?i)(bearer\s+|(?:token|secret|password|api[_-]?key)[\"']?\s*[=:]\s*[\"']?)[^\s\"',;&]+"
 )
+DENIALS = frozenset(("permission_denied", "path_not_allowed", "unauthorized"))
+"""The outcomes that mean that somebody may not do what they asked for."""
 _DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -96,6 +99,14 @@ def log(level: int, message: str, /, **fields: Any) -> None:
     LOG.log(level, message, extra={"fields": fields})
 
 
+@dataclass(slots=True)
+class CallEnd:
+    """How a call ended and what it took."""
+
+    outcome: str = "internal_error"
+    seconds: float = 0.0
+
+
 class Telemetry:
     """The metrics, by the names that dashboards use."""
 
@@ -110,6 +121,13 @@ class Telemetry:
             ["tool"],
             buckets=_DURATIONS,
             registry=registry,
+        )
+        self.denied = Counter(
+            "vault_denied", "Calls that were refused something", ["tool"], registry=registry
+        )
+        self.audit_lines = Counter("vault_audit_lines", "Lines of the audit", registry=registry)
+        self.audit_errors = Counter(
+            "vault_audit_errors", "Lines that the audit could not write", registry=registry
         )
         self.in_flight = Gauge("vault_calls_in_flight", "Calls being served", registry=registry)
         self.scan_seconds = Histogram(
@@ -153,6 +171,12 @@ class Telemetry:
             "vault_mount_state_changes", "State changes of the mount", ["state"], registry=registry
         )
         self.sessions = Gauge("vault_mcp_sessions", "Open MCP sessions", registry=registry)
+        self.connections_ended = Counter(
+            "vault_connections_ended",
+            "Connections that the server ended because of their clients",
+            ["why"],
+            registry=registry,
+        )
         self.rg_runs = Counter(
             "vault_rg_runs", "ripgrep runs by outcome", ["outcome"], registry=registry
         )
@@ -177,6 +201,15 @@ class Telemetry:
         self.history_bytes = Gauge(
             "vault_history_bytes", "What the history keeps of them, compressed", registry=registry
         )
+        self.policy_ok = Gauge(
+            "vault_policy_ok", "0 while the policy file can't be used", registry=registry
+        )
+        self.approvals_waiting = Gauge(
+            "vault_approvals_waiting", "Writes that wait for a person", registry=registry
+        )
+        self.approvals = Counter(
+            "vault_approvals", "Writes that were decided about", ["outcome"], registry=registry
+        )
         self.workers_stuck = Gauge(
             "vault_workers_stuck",
             "Threads stuck in a call past its deadline",
@@ -185,13 +218,25 @@ class Telemetry:
         )
 
     @contextmanager
-    def call(self, tool: str, caller: str, door: str, subject: str | None) -> Iterator[None]:
-        """Count, time and log one operation call; errors pass through."""
+    def call(
+        self,
+        tool: str,
+        caller: str,
+        door: str,
+        subject: str | None,
+        denied: Callable[[], bool] = lambda: False,
+    ) -> Iterator[CallEnd]:
+        """Count, time and log one operation call; errors pass through.
+
+        What it yields tells of the end when that has come; `denied` is asked then whether a part of
+        the call was refused.
+        """
         start = time.perf_counter()
         outcome = "internal_error"
+        end = CallEnd()
         self.in_flight.inc()
         try:
-            yield
+            yield end
             outcome = "ok"
         except CancelledError:
             outcome = "cancelled"
@@ -203,6 +248,10 @@ class Telemetry:
             raise
         finally:
             seconds = time.perf_counter() - start
+            end.outcome, end.seconds = outcome, seconds
+            decision = "deny" if outcome in DENIALS or denied() else "allow"
+            if decision == "deny":
+                self.denied.labels(tool).inc()
             self.in_flight.dec()
             self.calls.labels(tool, outcome, door).inc()
             self.call_seconds.labels(tool).observe(seconds)
@@ -213,9 +262,7 @@ class Telemetry:
                 caller=caller,
                 door=door,
                 subject=subject,
-                decision="deny"
-                if outcome in ("permission_denied", "path_not_allowed")
-                else "allow",
+                decision=decision,
                 outcome=outcome,
                 ms=round(seconds * 1000, 2),
             )

@@ -6,13 +6,15 @@ thread is stuck, new work fails at once instead of queueing behind a dead mount.
 """
 
 import asyncio
+import math
 import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -31,6 +33,7 @@ class Deadline:
 
     at: float
     cancelled: bool = field(default=False)
+    _ends: list[Callable[[], None]] = field(default_factory=list, repr=False, compare=False)
 
     @classmethod
     def after(cls, seconds: float) -> "Deadline":
@@ -39,6 +42,23 @@ class Deadline:
     @property
     def remaining(self) -> float:
         return max(0.0, self.at - time.monotonic())
+
+    def cancel(self) -> None:
+        """Nobody waits any more: end what can be ended."""
+        self.cancelled = True
+        for end in list(self._ends):
+            end()
+
+    @contextmanager
+    def ending(self, end: Callable[[], None]) -> Iterator[None]:
+        """Have `end` called, from another thread, when the caller goes while the block runs."""
+        self._ends.append(end)
+        try:
+            if self.cancelled:
+                end()
+            yield
+        finally:
+            self._ends.remove(end)
 
     def check(self) -> None:
         """Raise `Timeout` when the moment has passed or the caller has gone."""
@@ -60,7 +80,8 @@ class _Job:
 class Workers:
     """`size` threads, started on demand. `run` waits in a thread, `run_async` in an event loop."""
 
-    def __init__(self, name: str, size: int, backlog: int = 256) -> None:
+    def __init__(self, name: str, size: int, backlog: int = 256, grace: float = 0.0) -> None:
+        """`grace`: seconds that work which can be ended may take to end before it counts as stuck."""
         self.name = name
         self.size = size
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -70,6 +91,8 @@ class Workers:
         self._waiting = 0
         self._stuck = 0
         self._backlog = backlog
+        self._grace = grace
+        self._all_stuck_at = math.inf
         self._closed = False
 
     @property
@@ -141,7 +164,8 @@ class Workers:
         with self._lock:
             if self._closed:
                 raise Unavailable("The server is stopping.", "Try again when it is back.")
-            if self._stuck >= self.size or self._waiting >= self._backlog:
+            since = time.monotonic() - self._all_stuck_at
+            if since >= self._grace or self._waiting >= self._backlog:
                 raise Unavailable(
                     "The vault does not answer: every worker is waiting for it.",
                     "Try again in a moment; health_check tells the state of the mount.",
@@ -155,12 +179,14 @@ class Workers:
         return job
 
     def _abandon(self, job: _Job, deadline: Deadline) -> Timeout:
-        deadline.cancelled = True
+        deadline.cancel()
         with self._lock:
             if not job.future.done() and not job.abandoned:
                 job.abandoned = True
                 if job.started:
                     self._stuck += 1
+                    if self._stuck == self.size:
+                        self._all_stuck_at = time.monotonic()
         return Timeout(
             "The vault did not answer in time.",
             "Read the note before you repeat a write; health_check tells the state of the mount.",
@@ -196,3 +222,4 @@ class Workers:
         with self._lock:
             if job.abandoned:
                 self._stuck -= 1
+                self._all_stuck_at = math.inf

@@ -11,7 +11,7 @@ REQUIREMENTS: Mapping[str, str] = {
     # Starting
     "run.sample": "Without VAULT_PATH a sample vault is served, and the URL and the claude line are printed.",
     "settings.problems": "All problems of the settings are listed at once, with a non-zero status.",
-    "settings.auth": "AUTH must be said when HOST is not loopback.",
+    "settings.auth": "Where HOST is not loopback, tokens are asked for unless AUTH=none is said.",
     "settings.check": "`config check` prints the effective settings with secrets hidden.",
     "start.port": "A port in use ends in one clear line and a non-zero status.",
     # The vault
@@ -79,7 +79,24 @@ REQUIREMENTS: Mapping[str, str] = {
     "edit.move": "After a move links lead where they led, and the index agrees at once.",
     "edit.heading": "Links to a heading follow its new name.",
     "edit.modes": "Every writing operation is refused when writing is off and only shown in a dry run.",
+    "confirm.waits": "In confirm mode every writing operation waits for a person and writes nothing.",
+    "confirm.applied": "An approved write is what would have been written; a denied one is never written.",
+    "confirm.outdated": "An approved write is not made when a file is not what its diff was made from.",
+    "confirm.crash": "kill -9 between approval and write neither loses nor doubles the write.",
+    "confirm.rules": "The rule of a path, the caller's mode or the server's decide; the strictest counts.",
+    "confirm.client": "A client that can ask its user does, in both eras; an answer counts once and for its caller.",
     "edit.concurrent": "Edits of many agents on a mount are all there, and the history is an unbroken chain.",
+    # Path rules
+    "access.rules": "The longest path decides, denial first; what no rule allows is denied.",
+    "access.filtered": "Searches, lists and counts are those of everyone without what may not be read.",
+    "access.worlds": "No answer and no error tells a vault from the same vault without what may not be read.",
+    "access.links": "Symbolic links inside the vault open nothing that is closed.",
+    "access.write_only": "Who may write but not read can add notes and learns nothing of what is there.",
+    "access.reload": "A changed policy holds at once; a broken one changes nothing and shows.",
+    "access.explain": "`policy explain` names the rule that decides.",
+    "access.toolsets": "A caller is told of and can call the tools that the policy gives it.",
+    "access.denied": "Every operation at every door refuses who may not, and leaves no trace of it in the vault.",
+    "access.cost": "Token and rules cost less than 0.1 ms a call, with 1,000 rules and 100 tokens.",
     # Operations
     "ops.probes": "/healthz tells of the process, /readyz of mount and index.",
     "ops.metrics": "/metrics counts calls, scans, notes, index, mount, sessions, rg runs, writes and conflicts.",
@@ -95,6 +112,15 @@ REQUIREMENTS: Mapping[str, str] = {
     "tool.vault_search": "vault_search gives path, line and text, and [] without a match.",
     "tool.vault_search.bad_regex": "A bad regex is invalid_request with ripgrep's own explanation.",
     "tool.vault_search.no_options": "Neither query nor path_filter can become an option of rg.",
+    "tool.devlog_append": "Entries are dated lines in a topic's file, which is found by any spelling.",
+    "tool.devlog_append.concurrent": "Of 160 lines that 16 agents add at once through two servers none is lost.",
+    "tool.devlog_tail": "The last entries of a topic, a project or all, read as people wrote them.",
+    "tool.adr_create": "A record takes the next number and a row in the index note, which stays as it was.",
+    "tool.adr_create.concurrent": "16 agents through two servers get 16 numbers, files and rows.",
+    "tool.adr_list": "Records are listed by number, filtered by status and project.",
+    "tool.adr_read": "A record is read by its number, whatever form its file's name has.",
+    "tool.adr_set_status": "A status changes in the file, the successor and the index note, or nowhere.",
+    "tool.adr_publish": "A record becomes a branch and a pull request of its own, shown first, updated later.",
     "write.concurrent": "200 appends of 8 clients at once to 5 notes: every line once, none torn.",
     "write.two_servers": "Two servers on one vault, with one state folder or two, lose no line.",
     "write.kill9": "After kill -9 of the server every note is the old or the new, and the index agrees.",
@@ -112,11 +138,40 @@ REQUIREMENTS: Mapping[str, str] = {
 }  # fmt: skip
 
 SHOWN_BY: Mapping[str, Sequence[str]] = {
+    "access.denied": (
+        "doors/test_denials.py::test_everything_that_can_be_called_has_a_row",
+        "doors/test_denials.py::test_who_has_no_valid_token_is_refused",
+        "doors/test_denials.py::test_who_may_only_read_changes_nothing",
+        "doors/test_denials.py::test_who_has_another_folder_learns_nothing_of_this_one",
+    ),
+    "access.rules": ("unit/access/test_rules.py::test_the_book_decides_as_a_reading_of_all_rules_would",),
+    "access.filtered": (
+        "oracle/test_access.py::test_searches_find_and_count_what_may_be_read",
+        "oracle/test_access.py::test_lists_are_those_of_everyone_without_the_rest",
+    ),
+    "access.worlds": (
+        "oracle/test_worlds.py::test_what_may_not_be_read_is_as_if_it_were_not_there",
+        "oracle/test_worlds.py::test_writes_answer_alike_and_leave_the_same_notes",
+    ),
+    "access.links": (
+        "unit/service/test_access.py::test_a_link_opens_nothing_that_is_closed",
+        "unit/service/test_access.py::test_nothing_is_written_through_a_link_into_a_closed_folder",
+    ),
+    "access.write_only": (
+        "unit/service/test_access.py::test_who_may_write_but_not_read_learns_nothing_of_what_is_there",
+    ),
+    "access.reload": ("unit/service/test_access.py::test_a_broken_policy_shows_and_the_old_rules_stay",),
+    "access.explain": (
+        "unit/test_policy_command.py::test_the_example_of_the_readme_is_explained_as_it_says",
+    ),
+    "access.toolsets": (
+        "unit/service/test_access.py::test_a_caller_has_the_tools_that_the_policy_gives_it",
+    ),
     "settings.problems": (
         "unit/test_settings.py::test_every_problem_is_listed_at_once",
         "unit/test_cli.py::test_every_problem_is_a_line_and_the_status_is_2",
     ),
-    "settings.auth": ("unit/test_settings.py::test_a_reachable_host_needs_a_word_about_auth",),
+    "settings.auth": ("unit/test_settings.py::test_a_reachable_host_asks_for_tokens",),
     "settings.check": (
         "unit/test_cli.py::test_the_settings_as_text",
         "unit/test_settings.py::test_a_token_is_a_secret",

@@ -2,6 +2,7 @@
 
 from pydantic import Field, PrivateAttr
 
+from server.catalog.changes import ChangeOutput
 from server.catalog.operation import Input, Media, Operation, Output
 from server.models import Caller
 from server.service import Service
@@ -53,9 +54,7 @@ async def _attachment_read(
 ATTACHMENT_READ = Operation(
     name="attachment_read",
     title="Read an attachment",
-    description=(
-        "Read a file that is no note: an image is shown, text comes as text, the rest as base64."
-    ),
+    description="Read a file that is no note: images are shown, text is text, the rest base64.",
     toolset="edit",
     access="read",
     input=AttachmentReadInput,
@@ -73,7 +72,7 @@ class AttachmentWriteInput(Input):
     overwrite: bool = False
 
 
-class AttachmentWriteOutput(Output):
+class AttachmentWriteOutput(ChangeOutput):
     path: str
     type: str
     changed: bool
@@ -82,7 +81,6 @@ class AttachmentWriteOutput(Output):
     bytes: int
     uploaded: bool
     version: int | None = None
-    dry_run: bool | None = None
     diff: str | None = None
     obsidian_url: str | None = None
 
@@ -100,7 +98,7 @@ async def _attachment_write(
 ATTACHMENT_WRITE = Operation(
     name="attachment_write",
     title="Store an attachment",
-    description=("Store a file that is no note; replace one only with overwrite or if_match."),
+    description="Store a file that is no note; replace one only with overwrite or if_match.",
     toolset="edit",
     access="write",
     input=AttachmentWriteInput,

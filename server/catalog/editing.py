@@ -3,20 +3,21 @@
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, WithJsonSchema, create_model, model_validator
 
-from server.catalog.notes import Key
-from server.catalog.operation import Input, Operation, Output
+from server.catalog.changes import ChangeOutput
+from server.catalog.operation import Input, Operation
 from server.markdown.patching import Target, Verb
 from server.models import Caller
 from server.service import Service
 from server.service.making import Mode, Request
 from server.service.writing import MOST_EDITS
 
-IfMatch = Annotated[str | None, Field(description="etag that you read")]
+_AS_SAID = WithJsonSchema({"type": "string"})
+"""The words are those that note_write and note_patch list."""
 
 
-class Written(Output):
+class Written(ChangeOutput):
     path: str
     changed: bool | None = None
     created: bool | None = None
@@ -25,7 +26,6 @@ class Written(Output):
     uploaded: bool | None = None
     merged: bool | None = None
     replayed: bool | None = None
-    dry_run: bool | None = None
     version: int | None = None
     diff: str | None = None
     obsidian_url: str | None = None
@@ -38,10 +38,10 @@ class NoteWriteOutput(Written):
 class NoteWriteInput(Input):
     path: str
     content: str
-    mode: Mode = Field(description="prepend goes below the frontmatter")
+    mode: Mode
     frontmatter: dict[str, Any] | None = Field(None, description="Properties to set")
-    if_match: IfMatch = None
-    idempotency_key: Key = None
+    if_match: str | None = Field(None, description="etag that you read")
+    idempotency_key: str | None = None
 
 
 async def _note_write(service: Service, caller: Caller, args: NoteWriteInput) -> NoteWriteOutput:
@@ -55,7 +55,7 @@ NOTE_WRITE = Operation(
     name="note_write",
     title="Write a note",
     description=(
-        "Create a note, replace its whole text, or add at its end or its top. With if_match, what others "
+        "Create a note, replace its text, or add at its end or top. With if_match, what others "
         "changed since is merged or refused."
     ),
     toolset="edit",
@@ -76,8 +76,8 @@ class NotePatchInput(Input):
     )
     operation: Verb
     content: str = ""
-    create_missing: bool = Field(False, description="Make an absent heading or property")
-    if_match: IfMatch = None
+    create_missing: bool = False
+    if_match: str | None = None
 
 
 async def _note_patch(service: Service, caller: Caller, args: NotePatchInput) -> Written:
@@ -101,8 +101,8 @@ NOTE_PATCH = Operation(
     name="note_patch",
     title="Change a part of a note",
     description=(
-        "Append to, prepend to, replace or delete one section, block, property or exact text of a note; "
-        "every other byte stays. Answers with the diff."
+        "Change one section, block, property or exact text of a note; every other byte stays. "
+        "Answers with the diff."
     ),
     toolset="edit",
     access="write",
@@ -117,10 +117,10 @@ NOTE_PATCH = Operation(
 class OneEdit(Input):
     path: str
     content: str = ""
-    mode: Mode | None = None
-    target: Target | None = None
+    mode: Annotated[Mode, _AS_SAID] | None = None
+    target: Annotated[Target, _AS_SAID] | None = None
     selector: str = ""
-    operation: Verb | None = None
+    operation: Annotated[Verb, _AS_SAID] | None = None
     create_missing: bool = False
     if_match: str | None = None
 
@@ -141,10 +141,9 @@ class NotesEditInput(Input):
     )
 
 
-class NotesEditOutput(Output):
+class NotesEditOutput(ChangeOutput):
     notes: list[dict[str, Any]]
     diff: str
-    dry_run: bool | None = None
 
 
 async def _notes_edit(service: Service, caller: Caller, args: NotesEditInput) -> NotesEditOutput:
@@ -156,7 +155,7 @@ async def _notes_edit(service: Service, caller: Caller, args: NotesEditInput) ->
 NOTES_EDIT = Operation(
     name="notes_edit",
     title="Edit several notes",
-    description="Make several edits in one or many notes: all of them or none. One diff comes back.",
+    description="Make several edits in one or many notes: all of them or none.",
     toolset="edit",
     access="write",
     input=NotesEditInput,
@@ -171,14 +170,14 @@ _NOTE_MOVE: dict[str, Any] = {"from": (str, ...), "to": (str, ...), "update_link
 NoteMoveInput = create_model("NoteMoveInput", __base__=Input, **_NOTE_MOVE)
 
 
-class NoteMoveOutput(Output):
+class NoteMoveOutput(ChangeOutput):
     path: str
     moved_from: str
     moved: int
     links_updated: int
     notes_changed: list[str]
     total_changed: int
-    dry_run: bool | None = None
+    notes_left: list[str] | None = None
     obsidian_url: str | None = None
 
 
@@ -186,15 +185,16 @@ async def _note_move(service: Service, caller: Caller, args: Any) -> NoteMoveOut
     moved = await service.moving.move(
         caller, getattr(args, "from"), args.to, update_links=args.update_links
     )
-    return NoteMoveOutput.model_validate(asdict(moved))
+    return NoteMoveOutput.model_validate(
+        {**asdict(moved), "notes_left": list(moved.notes_left) or None}
+    )
 
 
 NOTE_MOVE = Operation(
     name="note_move",
     title="Move a note or folder",
     description=(
-        "Move or rename a note, an attachment or a folder; links to it are rewritten in the form they "
-        "had. All or nothing."
+        "Move or rename a note, an attachment or a folder; links to it follow. All or nothing."
     ),
     toolset="edit",
     access="write",
@@ -212,21 +212,23 @@ class HeadingRenameInput(Input):
     to: str
 
 
-class HeadingRenameOutput(Output):
+class HeadingRenameOutput(ChangeOutput):
     path: str
     heading: str
     etag: str
     links_updated: int
     notes_changed: list[str]
+    notes_left: list[str] | None = None
     diff: str
-    dry_run: bool | None = None
 
 
 async def _heading_rename(
     service: Service, caller: Caller, args: HeadingRenameInput
 ) -> HeadingRenameOutput:
     renamed = await service.moving.rename_heading(caller, args.path, args.heading, args.to)
-    return HeadingRenameOutput.model_validate(asdict(renamed))
+    return HeadingRenameOutput.model_validate(
+        {**asdict(renamed), "notes_left": list(renamed.notes_left) or None}
+    )
 
 
 HEADING_RENAME = Operation(
@@ -245,15 +247,14 @@ HEADING_RENAME = Operation(
 
 class NoteDeleteInput(Input):
     path: str
-    permanent: bool = Field(False, description="Not to .trash")
+    permanent: bool = False
 
 
-class NoteDeleteOutput(Output):
+class NoteDeleteOutput(ChangeOutput):
     path: str
     deleted: Literal[True] = True
     trashed_to: str | None = None
     broken_links: int
-    dry_run: bool | None = None
 
 
 async def _note_delete(service: Service, caller: Caller, args: NoteDeleteInput) -> NoteDeleteOutput:
@@ -263,15 +264,14 @@ async def _note_delete(service: Service, caller: Caller, args: NoteDeleteInput) 
         trashed_to=deleted.trashed_to,
         broken_links=deleted.broken_links,
         dry_run=deleted.dry_run,
+        pending=deleted.pending,
     )
 
 
 NOTE_DELETE = Operation(
     name="note_delete",
     title="Delete a note",
-    description=(
-        "Move a note or an attachment to the trash; tells how many links break. note_restore brings it back."
-    ),
+    description="Move a note or an attachment to the trash; tells how many links break.",
     toolset="edit",
     access="write",
     input=NoteDeleteInput,

@@ -12,12 +12,10 @@ from server.service.freshness import iso_ns
 
 
 class VaultSearchInput(Input):
-    query: str = Field(min_length=1, description="ripgrep (Rust) regex, matched line by line")
-    path_filter: str | None = Field(None, description="Glob like 'devlog/*.md' or '**/2026-*.md'")
-    context: int = Field(0, ge=0, le=10, description="Lines around each match")
-    case: Literal["smart", "sensitive", "insensitive"] = Field(
-        "smart", description="smart: insensitive unless the query has capitals"
-    )
+    query: str = Field(min_length=1, description="ripgrep (Rust) regex")
+    path_filter: str | None = Field(None, description="Glob like 'devlog/*.md'")
+    context: int = Field(0, ge=0, le=10)
+    case: Literal["smart", "sensitive", "insensitive"] = "smart"
     limit: int = Field(50, ge=1, le=500)
     offset: int = Field(0, ge=0)
 
@@ -65,10 +63,7 @@ async def _vault_search(
 VAULT_SEARCH = Operation(
     name="vault_search",
     title="Search notes by regex",
-    description=(
-        "Search all notes with a regex; answers the matching lines with path and line number. "
-        "Escape regex characters in plain text."
-    ),
+    description="The lines that match a regex, with path and line number.",
     toolset="core",
     access="read",
     input=VaultSearchInput,
@@ -80,9 +75,9 @@ VAULT_SEARCH = Operation(
 
 
 class VaultListInput(Input):
-    path: str | None = Field(None, description="Folder to list; the whole vault when left out")
-    depth: int = Field(1, ge=1, le=20, description="Levels below the folder")
-    glob: str | None = Field(None, description="Only paths that match, like '*.png'")
+    path: str | None = Field(None, description="Default: the whole vault")
+    depth: int = Field(1, ge=1, le=20)
+    glob: str | None = Field(None, description="Like '*.png'")
     kind: Literal["note", "attachment", "folder"] | None = None
     limit: int = Field(100, ge=1, le=1000)
     offset: int = Field(0, ge=0)

@@ -1,10 +1,11 @@
 """Operations on links and the graph they make."""
 
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, create_model
 
+from server.catalog.changes import ChangeOutput
 from server.catalog.operation import IndexOutput, Input, Operation, Output
 from server.index.backlinks import Form
 from server.models import Caller
@@ -12,14 +13,10 @@ from server.service import Service
 from server.service.graph import GraphView
 from server.service.room import short
 
-Path = Annotated[str, Field(description="Vault path, like 'devlog/api.md'")]
-
 
 class BacklinksInput(Input):
-    path: Path
-    include_mentions: bool = Field(
-        False, description="Also lines that name the note or an alias without a link"
-    )
+    path: str
+    include_mentions: bool = Field(False, description="Also unlinked mentions")
     limit: int = Field(20, ge=1, le=200)
     offset: int = Field(0, ge=0)
 
@@ -83,10 +80,7 @@ async def _backlinks_search(
 BACKLINKS_SEARCH = Operation(
     name="backlinks_search",
     title="Who links to a note",
-    description=(
-        "The lines that link to a note or file. 'by name only': the link has this name but "
-        "leads elsewhere."
-    ),
+    description="The lines that link to a note or file; 'by name only': they lead elsewhere.",
     toolset="find",
     access="read",
     input=BacklinksInput,
@@ -229,25 +223,21 @@ GRAPH_NEIGHBORS = Operation(
 
 
 _LINK_ADD: dict[str, Any] = {
-    "from": (str, Field(description="Note that gets the link")),
-    "to": (str, Field(description="Note or attachment to link to")),
-    "alias": (str | None, Field(None, description="Text to show instead of the name")),
-    "section": (
-        str | None,
-        Field(None, description="Heading, 'Heading#Sub' or '^block' of the target"),
-    ),
+    "from": (str, ...),
+    "to": (str, ...),
+    "alias": (str | None, None),
+    "section": (str | None, Field(None, description="Heading or '^block' of the target")),
 }
 # Made by a call, because `from` is a word of the language.
 LinkAddInput = create_model("LinkAddInput", __base__=Input, **_LINK_ADD)
 
 
-class LinkAddOutput(Output):
+class LinkAddOutput(ChangeOutput):
     path: str
     changed: bool
     link: str
     etag: str
     uploaded: bool | None = None
-    dry_run: bool | None = None
     diff: str | None = None
     obsidian_url: str | None = None
 
@@ -262,6 +252,7 @@ async def _link_add(service: Service, caller: Caller, args: Any) -> LinkAddOutpu
         etag=added.etag,
         uploaded=added.uploaded,
         dry_run=added.dry_run,
+        pending=added.pending,
         diff=added.diff,
         obsidian_url=service.graph.url(added.path),
     )
@@ -271,8 +262,7 @@ LINK_ADD = Operation(
     name="link_add",
     title="Link one note to another",
     description=(
-        "Add a wikilink to a note as a list item, once: below its heading Related, Links or "
-        "See also, or at its end."
+        "Add a wikilink to a note, once: below its heading Related or Links, or at its end."
     ),
     toolset="edit",
     access="write",

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from pydantic import Field
 
-from server.catalog.editing import IfMatch
+from server.catalog.changes import ChangeOutput
 from server.catalog.operation import Input, Operation, Output
 from server.history.telling import told
 from server.models import Caller
@@ -69,10 +69,10 @@ NOTE_HISTORY = Operation(
 class NoteRestoreInput(Input):
     path: str
     version: int | None = Field(None, description="Default: the last")
-    if_match: IfMatch = None
+    if_match: str | None = None
 
 
-class NoteRestoreOutput(Output):
+class NoteRestoreOutput(ChangeOutput):
     path: str
     changed: bool
     created: bool
@@ -80,7 +80,6 @@ class NoteRestoreOutput(Output):
     version: int | None = None
     diff: str | None = None
     uploaded: bool | None = None
-    dry_run: bool | None = None
     obsidian_url: str | None = None
 
 
@@ -119,14 +118,13 @@ class UndoneChange(Output):
     moved_from: str | None = None
 
 
-class UndoOutput(Output):
+class UndoOutput(ChangeOutput):
     changes: list[UndoneChange]
     total: int
     truncated: bool
     diff: str
     applied: bool
     version: int | None = None
-    dry_run: bool | None = None
 
 
 async def _undo(service: Service, caller: Caller, args: UndoInput) -> UndoOutput:
@@ -149,6 +147,7 @@ async def _undo(service: Service, caller: Caller, args: UndoInput) -> UndoOutput
         applied=undone.applied,
         version=undone.version,
         dry_run=undone.dry_run,
+        pending=undone.pending,
     )
 
 

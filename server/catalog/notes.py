@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
+from server.catalog.changes import ChangeOutput
 from server.catalog.operation import Input, Operation, Output
 from server.markdown.sections import outline
 from server.models import Caller
@@ -12,11 +13,9 @@ from server.service.freshness import iso_ns
 from server.service.metadata import heading_row, task_row
 from server.service.notes import MANY, NoteView, Seen
 from server.service.room import fitting, short
+from server.vault.paths import parse_path
 
 Path = Annotated[str, Field(description="Like 'devlog/api.md'")]
-
-
-Key = Annotated[str | None, Field(description="Unique text: a retry with it isn't written twice")]
 
 
 class NoteMetadata(Output):
@@ -32,16 +31,10 @@ class NoteMetadata(Output):
 
 class NoteReadInput(Input):
     path: Path
-    section: str | None = Field(
-        None, description="Heading, 'Heading#Sub', or '^block' to read alone"
-    )
-    offset: int = Field(
-        0, ge=0, description="Character to start at: next_offset of the last answer"
-    )
+    section: str | None = Field(None, description="'Heading', 'Heading#Sub' or '^block'")
+    offset: int = Field(0, ge=0, description="next_offset of the last answer")
     max_chars: int = Field(20_000, ge=1, le=100_000)
-    include_metadata: bool = Field(
-        False, description="Also tags, properties, headings, links, tasks"
-    )
+    include_metadata: bool = Field(False, description="Tags, links, tasks …")
 
 
 class NoteReadOutput(Output):
@@ -53,7 +46,7 @@ class NoteReadOutput(Output):
     section: str | None = None
     chars: int | None = None
     next_offset: int | None = None
-    metadata: NoteMetadata | None = None
+    metadata: Annotated[NoteMetadata, WithJsonSchema({"type": "object"})] | None = None
     warnings: list[str] | None = None
     obsidian_url: str | None = None
     did_you_mean: list[str] | None = None
@@ -84,8 +77,7 @@ NOTE_READ = Operation(
     name="note_read",
     title="Read a note",
     description=(
-        "Read a note's markdown. An absent note answers exists=false, not an error. Long "
-        "notes come in pages: pass next_offset as offset."
+        "Read a note's markdown; an absent one answers exists=false. Long notes come in pages."
     ),
     toolset="core",
     access="read",
@@ -99,13 +91,16 @@ NOTE_READ = Operation(
 
 class NoteReadManyInput(Input):
     paths: list[str] = Field(default=[], max_length=MANY)
-    glob: str | None = Field(None, description=f"Instead of paths: 'devlog/*.md'; the first {MANY}")
+    glob: str | None = Field(None, description="Instead of paths")
     max_chars_each: int = Field(4_000, ge=1, le=50_000)
     include_metadata: bool = False
 
 
 class NoteReadManyOutput(Output):
-    notes: list[NoteReadOutput]
+    # Each is what note_read answers: its shape is not told twice.
+    notes: Annotated[
+        list[NoteReadOutput], WithJsonSchema({"items": {"type": "object"}, "type": "array"})
+    ]
     missing: list[str]
     failed: list[dict[str, str]] | None = None
     left_out: list[str] | None = None
@@ -211,8 +206,7 @@ NOTE_OUTLINE = Operation(
     name="note_outline",
     title="Outline of a note",
     description=(
-        "A note's headings with line numbers and sizes, block ids and tasks, without its "
-        "text. Use it before reading a section."
+        "A note's headings with lines and sizes, its block ids and tasks, without its text."
     ),
     toolset="core",
     access="read",
@@ -282,10 +276,7 @@ def _facts(seen: Seen) -> dict[str, Any]:
 NOTE_INFO = Operation(
     name="note_info",
     title="Facts about a note",
-    description=(
-        "Size, time, etag, tags and counts of a note, links in and out among them, without "
-        "its text."
-    ),
+    description="Size, time, etag, tags and counts of a note without its text.",
     toolset="core",
     access="read",
     input=NoteInfoInput,
@@ -297,23 +288,19 @@ NOTE_INFO = Operation(
 
 
 class NoteUpsertInput(Input):
-    path: Path
-    content: str
-    frontmatter: dict[str, Any] | None = Field(
-        None,
-        description="Properties of a new note, like {'tags': ['devlog']}",
-    )
-    idempotency_key: Key = None
-
-
-class NoteUpsertOutput(Output):
     path: str
-    created: bool
-    etag: str
+    content: str
+    frontmatter: dict[str, Any] | None = None
+    idempotency_key: str | None = None
+
+
+class NoteUpsertOutput(ChangeOutput):
+    path: str
+    created: bool | None = None
+    etag: str | None = None
     bytes: int | None = None
     uploaded: bool | None = None
     replayed: bool | None = None
-    dry_run: bool | None = None
     diff: str | None = None
     obsidian_url: str | None = None
 
@@ -322,15 +309,27 @@ async def _note_upsert(service: Service, caller: Caller, args: NoteUpsertInput) 
     written = await service.writing.upsert(
         caller, args.path, args.content, args.frontmatter, args.idempotency_key
     )
+    # A link may lead from a folder that the caller reads to one that it only writes.
+    if not all(service.notes.may_read(caller, path) for path in (args.path, written["path"])):
+        written = _without_telling(written, args.path)
     return NoteUpsertOutput.model_validate(written)
+
+
+def _without_telling(written: dict[str, Any], path: str) -> dict[str, Any]:
+    """What may be said to who can't read: nothing of what was there, not even how it is spelled."""
+    pending = written.get("pending")
+    if pending is not None:
+        pending = {name: value for name, value in pending.items() if name != "diff"}
+    kept = {name: written.get(name) for name in ("replayed", "dry_run")}
+    return {"path": parse_path(path), "pending": pending, **kept}
 
 
 NOTE_UPSERT = Operation(
     name="note_upsert",
     title="Create a note or append to it",
     description=(
-        "Create a note, making folders as needed; if it exists, append a newline and the "
-        "content (frontmatter is then ignored). Never overwrites."
+        "Create a note, or append the content to one that is there (frontmatter is then "
+        "ignored). Never overwrites."
     ),
     toolset="core",
     access="write",

@@ -55,8 +55,8 @@ CONTEXT_PACK = Operation(
     name="context_pack",
     title="Gather context for a question",
     description=(
-        "Ask in your own words; get the best excerpts under max_chars, each with path, "
-        "heading, line and etag. Use it first."
+        "The best excerpts for a question in your own words, each with path, heading and line. "
+        "Use it first."
     ),
     toolset="find",
     access="read",

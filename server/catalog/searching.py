@@ -12,7 +12,7 @@ from server.service import Service
 
 class SearchNotesInput(Input):
     mode: Literal["tags", "properties", "full_text", "hybrid"] = Field(
-        "hybrid", description="hybrid combines query, tags and properties; the others take one"
+        "hybrid", description="hybrid combines all, the others take one"
     )
     query: str | None = Field(
         None,
@@ -20,19 +20,19 @@ class SearchNotesInput(Input):
             'word "a phrase" begin* -not this OR that tag:x path:x file:x [property:value] [n:>5]'
         ),
     )
-    tags: list[str] = Field([], description="Tags below a tag count too")
+    tags: list[str] = Field([])
     tags_match: Literal["all", "any"] = "all"
     properties: dict[str, Any] = Field(
         {},
         description=(
-            "{name: value} or {name: {op: value}}; op: eq, ne, contains, gt, gte, lt, lte, exists, in"
+            "{name: value or {op: value}}; op: eq, ne, contains, gt, gte, lt, lte, exists, in"
         ),
     )
-    path_scope: list[str] = Field([], description="Folders or globs to search in")
+    path_scope: list[str] = Field([], description="Folders or globs")
     limit: int = Field(20, ge=1, le=100)
     offset: int = Field(0, ge=0)
     sort: Literal["relevance", "modified_desc", "path_asc", "created", "title"] = "relevance"
-    full: bool = Field(False, description="Links, all tags and properties, longer snippets")
+    full: bool = False
 
 
 class FoundItem(Output):
@@ -83,8 +83,7 @@ SEARCH_NOTES = Operation(
     name="search_notes",
     title="Search notes by words, tags and properties",
     description=(
-        "Find notes by words, tags and properties, best first, with the passage that matches. "
-        "For regexes and parts of words use vault_search."
+        "Find notes by words, tags and properties, best first, with the matching passage."
     ),
     toolset="find",
     access="read",

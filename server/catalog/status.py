@@ -15,9 +15,11 @@ class HealthCheckOutput(Output):
     status: Literal["ok", "degraded"]
     mount: dict[str, Any]
     index: dict[str, Any]
-    history: dict[str, Any]
-    queue: dict[str, Any]
+    history: dict[str, Any] | None = None
+    queue: dict[str, Any] | None = None
     obsidian: dict[str, Any]
+    policy: dict[str, Any]
+    audit: dict[str, Any]
     versions: dict[str, str]
 
 
@@ -35,10 +37,7 @@ def _present(part: Any) -> Any:
 HEALTH_CHECK = Operation(
     name="health_check",
     title="State of the vault server",
-    description=(
-        "State of the vault, the index and pending uploads. Use it when an answer is stale or "
-        "a write is unavailable."
-    ),
+    description="State of the vault, the index and pending uploads.",
     toolset="core",
     access="read",
     input=HealthCheckInput,

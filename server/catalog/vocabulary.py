@@ -12,13 +12,13 @@ from server.service import Service
 from server.service.freshness import iso_ns
 from server.service.room import short
 
-Scope = Annotated[list[str], Field(max_length=50, description="Only notes below these folders")]
-Order = Annotated[Literal["count", "name"], Field(description="count: most frequent first")]
+Scope = Annotated[list[str], Field(max_length=50)]
+Order = Literal["count", "name"]
 _VALUE = 40
 
 
 class ListTagsInput(Input):
-    prefix: str = Field("", description="Only tags that begin so, like 'project/'")
+    prefix: str = Field("", description="Like 'project/'")
     path_scope: Scope = Field(default=[])
     sort: Order = "count"
     limit: int = Field(50, ge=1, le=500)
@@ -57,9 +57,7 @@ async def _list_tags(service: Service, caller: Caller, args: ListTagsInput) -> L
 LIST_TAGS = Operation(
     name="list_tags",
     title="Tags and their counts",
-    description=(
-        "The tags in use. count has the notes of nested tags (a/b below a) too, direct has not."
-    ),
+    description="The tags in use; count includes nested tags, direct does not.",
     toolset="find",
     access="read",
     input=ListTagsInput,
@@ -74,7 +72,7 @@ _TYPES = {"null": "empty", "bool": "checkbox", "num": "number", "str": "text", "
 
 
 class ListPropertiesInput(Input):
-    prefix: str = Field("", description="Only properties that begin so")
+    prefix: str = ""
     path_scope: Scope = Field(default=[])
     sort: Order = "count"
     limit: int = Field(30, ge=1, le=200)
@@ -140,7 +138,7 @@ LIST_PROPERTIES = Operation(
 
 
 class RecentChangesInput(Input):
-    since: str = Field("7d", description="'2h', '3d', '1w', or an ISO date or time (UTC)")
+    since: str = Field("7d", description="'2h', '3d', '1w' or an ISO time")
     path_scope: Scope = Field(default=[])
     limit: int = Field(25, ge=1, le=200)
     offset: int = Field(0, ge=0)

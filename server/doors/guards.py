@@ -5,6 +5,7 @@ gives, so that neither clients nor people ever meet a bare status or a traceback
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,10 +21,16 @@ class Refusal(Exception):
     """Ends a request with an answer; the error's own status unless HTTP knows a better one."""
 
     def __init__(
-        self, error: VaultError, status: int | None = None, rpc: int | None = None
+        self,
+        error: VaultError,
+        status: int | None = None,
+        rpc: int | None = None,
+        challenge: str | None = None,
     ) -> None:
+        """`challenge` is what `WWW-Authenticate` says: how a client could get in."""
         super().__init__(error.message)
         self._error = error
+        self._challenge = challenge
         self._status = status or OUTWARD[error.code].status
         self._rpc = rpc or OUTWARD[error.code].rpc
 
@@ -38,7 +45,10 @@ class Refusal(Exception):
                 "data": payload(self._error),
             },
         }
-        headers = {"WWW-Authenticate": "Bearer"} if self._status == 401 else {}
+        challenge = self._challenge or ("Bearer" if self._status == 401 else None)
+        headers = {"WWW-Authenticate": challenge} if challenge else {}
+        if "retry_after" in self._error.details:
+            headers["Retry-After"] = str(math.ceil(self._error.details["retry_after"]))
         # Escapes keep whatever a client sent printable, half surrogate pairs included.
         text = json.dumps(body, separators=(",", ":"), default=str)
         return Response(text, self._status, headers, "application/json")
@@ -64,7 +74,7 @@ class Origins:
 
     def check(self, headers: Headers) -> None:
         """Refuse what a web page could send through a name that it bound to this address."""
-        if not _listed(headers.get("host", ""), self.hosts):
+        if not self.answers_to(headers):
             raise Refusal(
                 PermissionDenied(
                     "This server does not answer to that host name.",
@@ -80,6 +90,10 @@ class Origins:
                     "Add the origin to the allowed origins.",
                 )
             )
+
+    def answers_to(self, headers: Headers) -> bool:
+        """Whether the request names a host that this server goes by."""
+        return _listed(headers.get("host", ""), self.hosts)
 
 
 def _listed(value: str, allowed: Sequence[str]) -> bool:
@@ -99,8 +113,14 @@ def check_json(headers: Headers) -> None:
 
 
 def bearer(headers: Headers) -> str | None:
-    """The token that a request carries, if it carries one."""
-    scheme, _, token = headers.get("authorization", "").partition(" ")
+    """The token that a request carries, if it carries one; refused when it may be one of two."""
+    given = headers.getlist("authorization")
+    if len(given) > 1:
+        raise Refusal(
+            InvalidRequest("There is more than one Authorization header.", "Send one."),
+            challenge='Bearer error="invalid_request"',
+        )
+    scheme, _, token = (given[0] if given else "").partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 

@@ -5,18 +5,18 @@ runs the server. Sessions are this process's memory. No event store is given to 
 shared by sessions would replay one session's answers to another.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+import anyio
 from fastapi import FastAPI
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.datastructures import Headers
@@ -27,11 +27,16 @@ from starlette.types import Message, Receive, Scope, Send
 
 from server.catalog.dispatch import unexpected
 from server.doors.flights import Flights
-from server.doors.guards import Origins, Refusal, bearer, check_json, read_body, replayed, tidied
+from server.doors.guards import Origins, Refusal, check_json, read_body, replayed, tidied
+from server.doors.identity import Reception, Refused, Resource
+from server.doors.sessions import Sessions
 from server.doors.streams import Responses, is_endless
-from server.errors import VaultError
+from server.errors import PermissionDenied, RateLimited
 from server.models import Caller
 from server.telemetry import Telemetry
+
+_LOOK_SECONDS = 2.0
+"""How long a stream may go on after its caller's token has ended."""
 
 Ready = Callable[[], tuple[bool, Mapping[str, Any]]]
 
@@ -52,18 +57,30 @@ def build_http(
     max_body_bytes: int,
     session_idle_seconds: float,
     max_sessions: int,
+    max_sessions_of_one_caller: int | None = None,
     authenticate: Callable[[str | None], Caller],
+    may_wait: Callable[[str | None], bool] = lambda _token: False,
+    resource: Resource | None = None,
     ready: Ready,
     telemetry: Telemetry,
+    knows_all: Callable[[Caller], bool] = lambda _caller: True,
+    refused: Refused | None = None,
+    responses: Responses | None = None,
+    charge: Callable[[Caller], None] = lambda _caller: None,
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] = nullcontext,
 ) -> FastAPI:
     """The whole listener. `lifespan` is entered before the first request and left after the last.
 
-    `authenticate` gets the bearer token, or None, and raises `VaultError` to refuse; `ready`
-    answers from memory. `app.state.responses` are what a stop has to end.
+    `authenticate` gets the bearer token, or None, and raises `VaultError` to refuse; where
+    `may_wait` says so it is asked from a thread. `resource` is told to clients that need a token.
+    `ready` answers from memory; `knows_all` tells who may see figures about the whole vault;
+    `charge` raises `RateLimited` for a caller that asks too often.
+    `app.state.responses` are what a stop has to end, and
+    `app.state.reception` lets callers into other pages.
     """
-    sessions = StreamableHTTPSessionManager(
+    sessions = Sessions(
         server,
+        most_of_one_caller=max_sessions_of_one_caller,
         session_idle_timeout=session_idle_seconds,
         max_sessions=max_sessions,
         max_request_body_size=max_body_bytes,
@@ -75,15 +92,30 @@ def build_http(
             yield
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=living)
+    reception = Reception(
+        authenticate,
+        Origins(allowed_hosts, allowed_origins),
+        resource=resource,
+        may_wait=may_wait,
+        refused=refused,
+    )
     door = _Door(
         sessions,
-        Origins(allowed_hosts, allowed_origins),
+        reception,
         max_body_bytes,
-        authenticate,
+        responses or Responses(),
+        charge,
     )
     app.state.responses = door.responses
+    app.state.reception = reception
     server.middleware.append(door.flights.follow)
-    app.router.routes.extend([*_probes(version, ready, telemetry, sessions), Route("/mcp", door)])
+    app.router.routes.extend(
+        [
+            *_probes(version, ready, telemetry, sessions, reception, knows_all),
+            *reception.routes(),
+            Route("/mcp", door),
+        ]
+    )
     return app
 
 
@@ -92,17 +124,18 @@ class _Door:
 
     def __init__(
         self,
-        sessions: StreamableHTTPSessionManager,
-        origins: Origins,
+        sessions: Sessions,
+        reception: Reception,
         max_body_bytes: int,
-        authenticate: Callable[[str | None], Caller],
+        responses: Responses,
+        charge: Callable[[Caller], None],
     ) -> None:
         self.flights = Flights()
-        self.responses = Responses()
+        self.responses = responses
+        self._charge = charge
         self._sessions = sessions
-        self._origins = origins
+        self._reception = reception
         self._max_body_bytes = max_body_bytes
-        self._authenticate = authenticate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
@@ -123,8 +156,8 @@ class _Door:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = tidied(scope)
-        self._origins.check(headers)
-        self._admit(scope, headers)
+        self._reception.origins.check(headers)
+        await self._admit(scope, headers)
         if scope["method"] == "POST":
             check_json(headers)
             body = await read_body(receive, headers, self._max_body_bytes)
@@ -141,13 +174,36 @@ class _Door:
     async def _answer(
         self, scope: Scope, receive: Receive, send: Send, *, endless: bool = False
     ) -> None:
-        app = self._sessions.handle_request
+        app = self._while_welcome if endless else self._sessions.handle_request
         await self.responses.run(app, scope, receive, send, endless=endless)
 
-    def _admit(self, scope: Scope, headers: Headers) -> None:
+    async def _while_welcome(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a stream until its caller's token is revoked or ends."""
+        headers, unfinished = Headers(scope=scope), False
+
+        async def watched(message: Message) -> None:
+            nonlocal unfinished
+            unfinished = message["type"] == "http.response.start" or message.get("more_body", False)
+            await send(message)
+
+        async def watch() -> None:
+            while True:
+                await anyio.sleep(_LOOK_SECONDS)
+                if not self._reception.is_welcome(headers):
+                    group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(watch)
+            await self._sessions.handle_request(scope, receive, watched)
+            group.cancel_scope.cancel()
+        if unfinished:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _admit(self, scope: Scope, headers: Headers) -> None:
+        caller = await self._reception.admit(scope, headers)
         try:
-            caller = self._authenticate(bearer(headers))
-        except VaultError as error:
+            self._charge(caller)
+        except RateLimited as error:
             raise Refusal(error) from None
         if _has_session(headers):
             caller = replace(caller, session=headers.get("mcp-session-id"))
@@ -167,19 +223,52 @@ def _principal(name: str) -> AuthenticatedUser:
 
 
 def _probes(
-    version: str, ready: Ready, telemetry: Telemetry, sessions: StreamableHTTPSessionManager
+    version: str,
+    ready: Ready,
+    telemetry: Telemetry,
+    sessions: Sessions,
+    reception: Reception,
+    knows_all: Callable[[Caller], bool],
 ) -> list[Route]:
     async def healthz(_request: Request) -> Response:
         return JSONResponse({"status": "ok", "version": version})
 
-    async def readyz(_request: Request) -> Response:
+    async def readyz(caller: Caller) -> Response:
         is_ready, state = ready()
+        if not knows_all(caller):
+            state = {name: part for name, part in state.items() if name != "scan"}
         return JSONResponse({"ready": is_ready, **state}, status_code=200 if is_ready else 503)
 
-    async def metrics(_request: Request) -> Response:
+    async def metrics(caller: Caller) -> Response:
+        if not knows_all(caller):
+            raise PermissionDenied(
+                "The metrics count the whole vault.",
+                "Use a token that may read all of it, or one of an administrator.",
+            )
         # The SDK tells the number of sessions in no other way.
         telemetry.sessions.set(len(sessions._server_instances))
         body = generate_latest(telemetry.registry)
         return Response(body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)]
+    def admitted(
+        page: Callable[[Caller], Awaitable[Response]],
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            headers = tidied(request.scope)
+            try:
+                caller = await reception.admit(request.scope, headers)
+                reception.origins.check(headers)
+                return await page(caller)
+            except Refusal as refusal:
+                return refusal.response
+            except PermissionDenied as error:
+                challenge = reception.challenge(request.scope, headers, "insufficient_scope")
+                return Refusal(error, challenge=challenge).response
+
+        return answer
+
+    return [
+        Route("/healthz", healthz),
+        Route("/readyz", admitted(readyz)),
+        Route("/metrics", admitted(metrics)),
+    ]

@@ -8,6 +8,7 @@ import base64
 import functools
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from mcp.server.caching import CacheHint
@@ -19,6 +20,7 @@ from mcp.types import (
     CallToolRequestParams,
     CallToolResult,
     ImageContent,
+    InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
@@ -29,7 +31,10 @@ from pydantic_core import PydanticSerializationError, from_json
 
 from server.catalog.dispatch import Dispatcher, unexpected
 from server.catalog.operation import Operation, Output
+from server.doors.asking import Asking
 from server.doors.errors import payload
+from server.doors.logs import Logs
+from server.doors.progress import Tell, reporting
 from server.doors.schema import input_schema, output_schema
 from server.errors import InvalidRequest, NotFound, TooLarge, VaultError
 from server.models import Caller
@@ -41,6 +46,7 @@ _FRESH = CacheHint(ttl_ms=300_000, scope="private")
 """The catalog changes only with the process; what a caller may see of it is the caller's own."""
 
 _MOST_BYTES = MESSAGE - 20_000
+_MOST_LISTINGS = 50
 
 
 def build_server(
@@ -50,11 +56,25 @@ def build_server(
     version: str,
     instructions: str,
     caller: Callable[[Context], Caller],
+    asking: Asking | None = None,
+    logs: Logs | None = None,
 ) -> Server[Any]:
-    """Serve every operation of `dispatcher` as a tool; `caller` tells who sent a request."""
+    """Serve every operation of `dispatcher` as a tool; `caller` tells who sent a request.
 
-    async def list_tools(_ctx: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[_tool(operation) for operation in dispatcher.listed])
+    `asking` puts writes that need an approval to the users of clients that can show a form; `logs`
+    tells clients that want to know what went wrong with their calls.
+    """
+
+    def listed(ctx: Context) -> tuple[Operation, ...]:
+        try:
+            return dispatcher.listed_for(caller(ctx))
+        except VaultError as error:
+            raise MCPError(
+                code=INVALID_PARAMS, message=error.message, data=payload(error)
+            ) from None
+
+    async def list_tools(ctx: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=[_tool(operation) for operation in listed(ctx)])
 
     # When it is asked for: to make all schemas is a tenth of the time that a start takes.
     @functools.cache
@@ -62,8 +82,23 @@ def build_server(
         operation = dispatcher.operations.get(name)
         return None if operation is None else input_schema(operation.input)
 
-    async def call_tool(ctx: Context, params: CallToolRequestParams) -> CallToolResult:
-        if params.name not in dispatcher.operations:
+    async def call_tool(
+        ctx: Context, params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        async with reporting(ctx) as tell:
+            result = await called(ctx, params, tell)
+        if logs is not None and isinstance(result, CallToolResult):
+            await logs.tell(ctx, params.name, result)
+        return result
+
+    async def called(
+        ctx: Context, params: CallToolRequestParams, tell: Tell | None
+    ) -> CallToolResult | InputRequiredResult:
+        try:
+            is_known = dispatcher.offers(params.name, caller(ctx))
+        except VaultError as error:
+            return _failure(error)
+        if not is_known:
             unknown = NotFound(
                 f"There is no tool named {params.name[:80]!r}.",
                 "List the tools to see what there is.",
@@ -72,7 +107,18 @@ def build_server(
         arguments = params.arguments or {}
         try:
             _refuse_broken_text(arguments)
-            output = await dispatcher.call(params.name, arguments, caller(ctx))
+            who = replace(caller(ctx), progress=tell)
+            if asking is not None and (yes := await asking.answered(params, who)) is not None:
+                who = replace(who, approval=yes)
+            output = await dispatcher.call(params.name, arguments, who)
+            if asking is not None:
+                asked = await asking.ask(ctx, params, who, output)
+                if isinstance(asked, InputRequiredResult):
+                    return asked
+                if asked is not None:
+                    # Who may do what, and who the caller is, may be another by now.
+                    who = replace(caller(ctx), approval=asked, progress=tell)
+                    output = await dispatcher.call(params.name, arguments, who)
             return _success(output)
         except VaultError as error:
             return _failure(error)
@@ -89,23 +135,28 @@ def build_server(
         on_call_tool=call_tool,
     )
     # The SDK's tracing costs on every message and nothing here exports spans.
-    server.middleware[:] = [_remembered_listing()]
+    server.middleware[:] = [_remembered_listing(listed)]
     return server
 
 
-def _remembered_listing() -> ServerMiddleware[Any]:
-    """Keep the wire form of `tools/list` per protocol version: building it costs milliseconds."""
-    known: dict[str, dict[str, Any]] = {}
+def _remembered_listing(
+    listed: Callable[[Context], tuple[Operation, ...]],
+) -> ServerMiddleware[Any]:
+    """Keep the wire form of `tools/list` per protocol version and tools: building it costs milliseconds."""
+    known: dict[tuple[str, ...], dict[str, Any]] = {}
 
     async def answer(ctx: Context, call_next: CallNext) -> HandlerResult:
         if ctx.method != "tools/list" or "cursor" in (ctx.params or ()):
             return await call_next(ctx)
-        if ctx.protocol_version not in known:
+        key = (ctx.protocol_version, *(operation.name for operation in listed(ctx)))
+        if key not in known:
             listing = await call_next(ctx)
             if not isinstance(listing, dict):
                 return listing
-            known[ctx.protocol_version] = listing
-        return known[ctx.protocol_version]
+            if len(known) >= _MOST_LISTINGS:
+                known.clear()
+            known[key] = listing
+        return known[key]
 
     return answer
 

@@ -14,6 +14,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from server.doors.connections import Connections
 from server.doors.errors import OUTWARD
 from server.doors.streams import Responses
 from server.telemetry import log
@@ -25,6 +26,7 @@ def serve_http(
     port: int,
     *,
     grace_seconds: float = 3,
+    connections: Connections | None = None,
     on_listening: Callable[[int], None] | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code. A second signal does not wait.
@@ -37,11 +39,12 @@ def serve_http(
     except OSError as error:
         sys.stderr.write(f"vault-mcp: can't listen on {host}:{port}: {_reason(error)}\n")
         return OUTWARD["unavailable"].exit
+    connections = connections or Connections()
     config = uvicorn.Config(
         app,
         lifespan="on",
         loop="auto",
-        http="auto",
+        http=connections.make,  # type: ignore[arg-type]  # uvicorn only calls it
         ws="none",
         access_log=False,
         log_config=None,
@@ -49,7 +52,7 @@ def serve_http(
         proxy_headers=False,
         timeout_graceful_shutdown=math.ceil(grace_seconds + 0.5),
     )
-    server = _Server(config, app.state.responses, grace_seconds)
+    server = _Server(config, app.state.responses, connections, grace_seconds)
     with listener:
         log(logging.INFO, "listening", host=host, port=listener.getsockname()[1])
         if on_listening is not None:
@@ -77,10 +80,21 @@ def _bound(host: str, port: int) -> socket.socket:
 class _Server(uvicorn.Server):
     """uvicorn that ends endless streams before it waits, and returns after a signal."""
 
-    def __init__(self, config: uvicorn.Config, responses: Responses, grace_seconds: float) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        responses: Responses,
+        connections: Connections,
+        grace_seconds: float,
+    ) -> None:
         super().__init__(config)
         self._responses = responses
+        self._connections = connections
         self._grace_seconds = grace_seconds
+
+    async def on_tick(self, counter: int) -> bool:
+        self._connections.look(asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._responses.stop()

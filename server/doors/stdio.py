@@ -76,21 +76,23 @@ class _Flights:
 
     def __init__(self) -> None:
         self._ids: set[RequestId] = set()
+        self._endless: set[RequestId] = set()
         self._writes = 0
         self.none = asyncio.Event()
         self.none.set()
 
-    def start(self, request_id: RequestId) -> bool:
-        """Whether the id was free; then it is no longer."""
+    def start(self, request_id: RequestId, *, endless: bool = False) -> bool:
+        """Whether the id was free; then it is no longer. Nobody waits for an endless one."""
         key = coerce_request_id(request_id)
-        if key in self._ids:
+        if key in self._ids or key in self._endless:
             return False
-        self._ids.add(key)
+        (self._endless if endless else self._ids).add(key)
         self._settle()
         return True
 
     def end(self, request_id: RequestId) -> None:
         self._ids.discard(coerce_request_id(request_id))
+        self._endless.discard(coerce_request_id(request_id))
         self._settle()
 
     @contextmanager
@@ -123,7 +125,7 @@ async def _receive(
         if isinstance(message, _Refusal):
             await refusals.send(SessionMessage(message.answer))
         elif isinstance(message, JSONRPCRequest):
-            if flights.start(message.id):
+            if flights.start(message.id, endless=message.method == "subscriptions/listen"):
                 await inbox.send(SessionMessage(message))
             else:
                 # Without an id: the client would take it for the answer to its first request.

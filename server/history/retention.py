@@ -1,4 +1,4 @@
-"""What is kept and for how long: the oldest goes first.
+"""What is kept, how tightly and for how long: the oldest goes first.
 
 A call waits no longer than for one small transaction, so everything here goes in steps.
 """
@@ -12,10 +12,18 @@ from server.history.database import Database
 from server.history.keys import KEPT_NS
 from server.history.rows import Tidied
 from server.history.schema import select
+from server.history.versions import pack
+
+LONG = 16 * 1024
+"""Bytes from which on a content is stored as it is and compressed here."""
 
 _STEP_ENTRIES, _STEP_BYTES, _STEP_PAGES = 200, 4 * 1024 * 1024, 256
 _PAUSE = 0.002
 """Other processes ask for the file again and again, so they need a moment in which it is free."""
+_LOOSE = "SELECT hash FROM blobs WHERE size>=? AND length(data)=size"
+_TIGHTEN = (
+    "UPDATE blobs SET data=?2 WHERE hash=?1 AND length(data)=size RETURNING size-length(data)"
+)
 _OLDEST = (
     "SELECT e.id, coalesce(length(b.data), 0) FROM entries AS e"
     " LEFT JOIN blobs AS b ON b.hash=e.before WHERE e.state=1"
@@ -24,6 +32,7 @@ _OLDEST = (
 
 def tidy(database: Database, *, max_bytes: int, max_age_ns: int, now: int) -> Tidied:
     """Delete what is too old, then the oldest until the rest fits; give the disk its room back."""
+    _compress(database)
     entries = freed = 0
     while True:
         with database.write(durable=False) as db:
@@ -37,6 +46,21 @@ def tidy(database: Database, *, max_bytes: int, max_age_ns: int, now: int) -> Ti
     freed += _clear_unnamed(database)
     _shrink(database)
     return Tidied(entries, freed)
+
+
+def _compress(database: Database) -> None:
+    """Compress what was stored as it came. What doesn't get shorter is tried again next time."""
+    with database.read() as db:
+        hashes = [str(row[0]) for row in select(db, _LOOSE, LONG)]
+    for item in hashes:
+        with database.read() as db:
+            rows = select(db, "SELECT data FROM blobs WHERE hash=? AND length(data)=size", item)
+        packed = pack(rows[0][0]) if rows else b""
+        if rows and len(packed) < len(rows[0][0]):
+            with database.write(durable=False) as db:
+                saved = sum(size for (size,) in select(db, _TIGHTEN, item, packed))
+                db.execute("UPDATE totals SET bytes=bytes-?", (saved,))
+        time.sleep(_PAUSE)
 
 
 def forget(db: apsw.Connection, ids: Iterable[int], *, state: int) -> int:

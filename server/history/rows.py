@@ -79,7 +79,7 @@ class Tidied:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How much is kept: `bytes` counts contents as they are stored, compressed."""
+    """How much is kept: `bytes` counts contents as they are stored, most of them compressed."""
 
     entries: int
     bytes: int

@@ -1,7 +1,8 @@
 """The tables, and how a connection to them is opened.
 
-A content is stored once, under its etag, compressed unless that makes it longer: it is compressed
-exactly when it takes fewer bytes than its `size`. No count of references is kept: entries name
+A content is stored once, under its etag, compressed unless that makes it longer; a long one comes as
+it is and is compressed when the history is tidied. It is compressed exactly when it takes fewer bytes
+than its `size`. No count of references is kept: entries name
 contents in `before`, and what none names may go.
 """
 

@@ -14,7 +14,7 @@ import apsw
 from server.errors import Unavailable
 from server.history.database import Database
 from server.history.keys import Keys
-from server.history.retention import forget, tidy
+from server.history.retention import LONG, forget, tidy
 from server.history.rows import Author, Change, Claim, Entry, Tidied, Usage, key_of
 from server.history.schema import select
 from server.history.versions import Versions, pack
@@ -66,7 +66,7 @@ class History(Versions, Keys):
         if not changes:
             return []
         # Hashing and packing are most of the work, so they're done before anybody has to wait.
-        contents = [_packed(change.before) for change in changes]
+        contents = [_stored(change.before) for change in changes]
         now = self._clock()
         with self._database.write(durable=True) as db:
             owner = self._database.presence.token
@@ -116,7 +116,9 @@ class History(Versions, Keys):
             log(logging.INFO, "changes of unknown outcome", made=made, dropped=dropped)
 
     def tidy(self) -> Tidied:
-        """Delete what is too old or too much, oldest first, and give its room back to the disk."""
+        """Compress what came in a hurry, delete what is too old or too much, oldest first, and give
+        the room back to the disk.
+        """
         return tidy(
             self._database,
             max_bytes=self._max_bytes,
@@ -158,8 +160,11 @@ class History(Versions, Keys):
             )  # fmt: skip
 
 
-def _packed(data: bytes | None) -> tuple[str, int, bytes] | None:
-    return None if data is None else (etag_of(data), len(data), pack(data))
+def _stored(data: bytes | None) -> tuple[str, int, bytes] | None:
+    if data is None:
+        return None
+    # Somebody waits for this write, and compressing a long content takes longer than storing it.
+    return etag_of(data), len(data), data if len(data) >= LONG else pack(data)
 
 
 def _begin(

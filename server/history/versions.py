@@ -105,7 +105,7 @@ class Versions:
 
 
 def pack(data: bytes) -> bytes:
-    """How a content is stored: compressed when that makes it shorter."""
+    """How a content is kept: compressed when that makes it shorter."""
     packed = zlib.compress(data, 1)
     return packed if len(packed) < len(data) else data
 

@@ -9,10 +9,11 @@ from typing import Any, Literal, NamedTuple
 import apsw
 
 from server.index.names import bare, key_of, link_name
-from server.index.reads import Match, Reads
 from server.index.rows import Row
 from server.index.schema import at_once, select
+from server.index.sets import Sets
 from server.index.text import phrase, shadow
+from server.index.visible import Detours, Sight, Visible, Visibles
 from server.markdown.mentions import excerpt, mentions, naming
 
 LINE_CHARS = 160
@@ -23,7 +24,7 @@ _TO = (
     "WHERE l.dst=?1 AND l.src<>?1"
 )
 _NAMED = (
-    "SELECT s.path, l.src, l.n, CASE WHEN l.dst IS NULL THEN 2 ELSE 1 END, l.target "
+    "SELECT s.path, l.src, l.n, coalesce(l.dst, 0), l.target "
     "FROM links l JOIN notes s ON s.id=l.src WHERE l.name_lc=?2 AND l.dst IS NOT ?1 AND l.src<>?1"
 )
 _LINK = "SELECT kind, embed, sub, alias, line, pos, end FROM links WHERE src=? AND n=?"
@@ -55,20 +56,23 @@ class _Found(NamedTuple):
     target: str
 
 
-class Backlinks(Reads):
-    """Questions about one file, answered from one moment of the index."""
+class Backlinks(Visibles):
+    """Questions about one file, answered from one moment of the index, as far as it may be seen."""
 
     def backlinks(
-        self, target: Row, sees: Match, *, limit: int, offset: int
+        self, target: Row, sight: Sight | None = None, *, limit: int, offset: int
     ) -> tuple[list[Backlink], int]:
         """A page of the links of other notes, those that resolve first, and how many there are."""
         with self._read() as db, at_once(db):
-            found = [link for link in _links_to(db, target) if sees(link.path)]
+            sets = Sets(db, self._sets)
+            seen, detours = self._visible(sets, sight), self._detours(sets, sight)
+            links = _links_to(db, target, detours)
+            found = [link for link in links if seen is None or seen.has(link.src)]
             found.sort(key=lambda link: (link.name > 0, link.path, link.n))
             page = found[offset : offset + limit]
             return list(self._lines(db, page)), len(found)
 
-    def mentions(self, target: Row, sees: Match, most: int) -> tuple[list[Backlink], bool]:
+    def mentions(self, target: Row, sight: Sight | None, most: int) -> tuple[list[Backlink], bool]:
         """Lines that name the file without a link, by path, from at most `most` notes.
 
         True when there are more notes to look at.
@@ -81,7 +85,8 @@ class Backlinks(Reads):
             pattern = naming(names, _is_spaceless)
             if pattern is None:
                 return [], False
-            rows = _mentioning(db, names, target.id, sees)
+            seen = self._visible(Sets(db, self._sets), sight)
+            rows = _mentioning(db, names, target.id, seen)
             notes = sorted((path, note) for _, (note, path) in zip(range(most), rows, strict=False))
             found: list[Backlink] = []
             for path, note in notes:
@@ -111,23 +116,29 @@ class Backlinks(Reads):
         return data.decode(errors="replace").removeprefix("\ufeff")
 
 
-def _links_to(db: apsw.Connection, target: Row) -> Iterator[_Found]:
+def _links_to(db: apsw.Connection, target: Row, detours: Detours) -> Iterator[_Found]:
     key = key_of(target.path)
     name = link_name(key, target.kind) or key.rpartition("/")[2]
     own = bare(key) if target.kind == "note" else key
     yield from map(_Found._make, select(db, _TO, target.id))
-    for link in map(_Found._make, select(db, _NAMED, target.id, name)):
+    for detour in detours.to.get(target.id, ()):
+        if detour.src != target.id:
+            yield _Found(detour.path, detour.src, detour.n, 0, detour.target)
+    for path, src, n, dst, spelled in select(db, _NAMED, target.id, name):
+        meant = next((link.dst or 0 for link in detours.of.get(src, ()) if link.n == n), dst)
+        if meant == target.id:
+            continue
         # What leads to a namesake speaks of that one, unless it could as well mean this one.
-        if link.name == 2 or f"/{own}".endswith("/" + bare(key_of(link.target).strip())):
-            yield link
+        if not meant or f"/{own}".endswith("/" + bare(key_of(spelled).strip())):
+            yield _Found(path, src, n, 1 if meant else 2, spelled)
 
 
 def _mentioning(
-    db: apsw.Connection, names: list[str], but: int, sees: Match
+    db: apsw.Connection, names: list[str], but: int, seen: Visible | None
 ) -> Iterator[tuple[int, str]]:
     wanted = " OR ".join(phrase(name) for name in names if any(map(str.isalnum, name)))
     for note, path in db.execute(_MENTIONING, (f"body : ({wanted})", but)):
-        if sees(path):
+        if seen is None or seen.has(note):
             yield note, path
 
 

@@ -91,11 +91,6 @@ class Conditions:
             case _:
                 return self._place(node)
 
-    def seen(self, folders: Iterable[int]) -> int:
-        """What is in these folders, not counting folders below them; attachments too."""
-        ids = ", ".join(map(str, sorted(folders)))
-        return self._sets.select(f"id FROM notes WHERE folder_id IN ({ids})")
-
     def inside(self, scopes: Iterable[Scope]) -> int:
         """What is in one of the scopes; attachments too."""
         return reduce(or_, map(self._scope, scopes), 0)

@@ -1,13 +1,13 @@
 """Search: what meets a query, exactly counted, one page at a time.
 
-Whatever narrows a search (conditions, scopes, folders that may be seen) does so before anything is
+Whatever narrows a search (conditions, scopes, what may be seen) does so before anything is
 counted or ranked. As long as the index doesn't change, all pages belong to one order without ties.
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from operator import and_
 from typing import Any
 
@@ -15,19 +15,14 @@ import apsw
 
 from server.index.conditions import MATCHING, Conditions, Scope, expression
 from server.index.ranking import Ranking, Sort, ordered
-from server.index.reads import Match, Reads
 from server.index.rows import COLUMNS, Row, row_of
 from server.index.schema import at_once, select
-from server.index.sets import Cache, Sets
+from server.index.sets import Sets
+from server.index.visible import Sight, Visible, Visibles
 from server.query.tree import And, Node, Not, Or, Text, both, either, wanted_texts
 
 __all__ = ["Finds", "Found", "FoundNote", "Scope", "Sort"]
 
-# One note stands for all of its folder: access is a matter of folders.
-_STANDING = (
-    "SELECT f.id, (SELECT path FROM notes n WHERE n.folder_id=f.id AND n.kind='note' LIMIT 1) "
-    "FROM folders f"
-)
 _ROWS = f"SELECT {COLUMNS} FROM notes WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608
 _TAGS = (
     "SELECT note, tag FROM json_each(?) CROSS JOIN tags ON note=value WHERE direct ORDER BY tag_lc"
@@ -60,44 +55,28 @@ class Found:
     hits: list[FoundNote]
 
 
-class Finds(Reads):
+class Finds(Visibles):
     """The part of the index that answers queries."""
-
-    _standing: tuple[int, list[tuple[int, str]]] = (-1, [])
-
-    @cached_property
-    def _sets(self) -> Cache:
-        return Cache()
-
-    def visible(self, sees: Match) -> frozenset[int] | None:
-        """The folders whose notes may be seen; None when that is every one."""
-        with self._read() as db, at_once(db):
-            revision = Sets(db, self._sets).revision
-            known, standing = self._standing
-            if known != revision:
-                standing = [(folder, note) for folder, note in select(db, _STANDING) if note]
-                self._standing = (revision, standing)
-        seen = frozenset(folder for folder, note in standing if sees(note))
-        return None if len(seen) == len(standing) else seen
 
     def find(
         self,
         node: Node | None,
         *,
         scopes: Sequence[Scope] = (),
-        folders: Collection[int] | None = None,
+        sight: Sight | None = None,
         sort: Sort = "relevance",
         limit: int = 20,
         offset: int = 0,
     ) -> Found:
-        """The notes that meet `node` (None: all) in one of the scopes and in one of the folders.
+        """The notes that meet `node` (None: all) in one of the scopes and may be seen.
 
-        No scopes mean the whole vault; None for the folders means all of them. `created` has the
+        No scopes mean the whole vault; None for the sight means all of it. `created` has the
         newest first, by the property `created` or `date`, or else by when the note was modified.
         """
         self._catch_up()
         with self._read() as db, at_once(db):
-            search = _Search(Sets(db, self._sets), node, scopes, folders)
+            sets = Sets(db, self._sets)
+            search = _Search(sets, node, scopes, self._visible(sets, sight))
             page = search.page(sort, limit, offset)
             return Found(search.total, _found(db, page))
 
@@ -110,7 +89,7 @@ class _Search:
         sets: Sets,
         node: Node | None,
         scopes: Sequence[Scope],
-        folders: Collection[int] | None,
+        seen: Visible | None,
     ) -> None:
         self._sets = sets
         self._texts = list(wanted_texts(node))
@@ -120,11 +99,11 @@ class _Search:
         narrowed = [conditions.meet(inner) for inner in others]
         if scopes:
             narrowed.append(conditions.inside(scopes))
-        if folders is not None:
-            narrowed.append(conditions.seen(folders))
+        if seen is not None:
+            narrowed.append(seen.notes)
         self._within = reduce(and_, narrowed) if narrowed else None
         given = [notes for notes in (found, self._within) if notes is not None]
-        # Conditions are met by notes alone; folders and scopes hold other files too.
+        # Conditions are met by notes alone; scopes and what may be seen hold other files too.
         self._hits = reduce(and_, given if node is not None else [*given, sets.all])
         self.total = self._hits.bit_count()
 

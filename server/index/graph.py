@@ -1,17 +1,17 @@
 """The vault as a graph: what is near a note, what stands alone, what is asked for and missing."""
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import apsw
 
 from server.index.backlinks import Backlinks
-from server.index.links import Resolver
-from server.index.reads import Match
-from server.index.rows import Row
+from server.index.rows import COLUMNS, Row, row_of
 from server.index.schema import at_once, select
+from server.index.sets import MEMBER, Sets
+from server.index.visible import Detour, Detours, SeenResolver, Sight, Visible
 
 Direction = Literal["in", "out", "both"]
 
@@ -32,28 +32,30 @@ _TAGS = (
     "SELECT t.note, t.tag_lc, t.tag FROM json_each(?) j CROSS JOIN tags t ON t.note=j.value "
     "WHERE t.direct ORDER BY j.key, t.tag_lc"
 )
+_MAY_SEE = "(?1 IS NULL OR {})".format(MEMBER.replace("?", "?1"))
 _ALONE = (
-    "SELECT n.id FROM notes n WHERE n.kind='note' AND (?1 IS NULL OR n.folder_id IN "
-    "(SELECT value FROM json_each(?1))) "
-    "AND NOT EXISTS(SELECT 1 FROM links l WHERE l.src=n.id AND l.dst IS NOT l.src) "
-    "AND NOT EXISTS(SELECT 1 FROM links l JOIN notes s ON s.id=l.src "
-    "WHERE l.dst=n.id AND l.src<>n.id AND (?1 IS NULL OR s.folder_id IN "
-    "(SELECT value FROM json_each(?1)))) ORDER BY n.path"
+    f"SELECT n.id FROM notes n WHERE n.kind='note' AND {_MAY_SEE.format(id='n.id')} "  # noqa: S608
+    "AND NOT EXISTS(SELECT 1 FROM links l WHERE l.src=n.id AND l.dst IS NOT l.src "
+    "AND NOT (?2 AND (l.src || ' ' || l.n) IN (SELECT value FROM json_each(?3)))) "
+    "AND NOT EXISTS(SELECT 1 FROM links l WHERE l.dst=n.id AND l.src<>n.id "
+    f"AND {_MAY_SEE.format(id='l.src')}) ORDER BY n.path"
 )
 _WANTED = (
-    "SELECT l.name_lc, count(*) AS wanted {links} WHERE l.dst IS NULL AND l.name_lc IS NOT NULL "
-    "GROUP BY l.name_lc ORDER BY wanted DESC, l.name_lc"
+    "SELECT l.name_lc, count(*) {links} WHERE l.dst IS NULL AND l.name_lc IS NOT NULL AND {seen} "
+    "GROUP BY l.name_lc"
 )
-_WANTED_AT_ALL = _WANTED.format(links="FROM links l INDEXED BY links_open")
-_WANTED_IN_FOLDERS = _WANTED.format(
-    links="FROM links l INDEXED BY links_open CROSS JOIN notes s ON s.id=l.src "
-    "AND s.folder_id IN (SELECT value FROM json_each(?))"
+_WANTED_AT_ALL = _WANTED.format(
+    links="FROM links l INDEXED BY links_open", seen=_MAY_SEE.format(id="l.src")
 )
-_WANTED_BY_NOTES = _WANTED.format(links="FROM json_each(?) j CROSS JOIN links l ON l.src=j.value")
+_WANTED_BY_NOTES = _WANTED.format(
+    links="FROM json_each(?) j CROSS JOIN links l ON l.src=j.value", seen="1"
+)
 _ASKING = (
-    "SELECT s.path, l.target, l.src FROM links l INDEXED BY links_open "
+    "SELECT s.path, l.n, l.target, l.src FROM links l INDEXED BY links_open "
     "CROSS JOIN notes s ON s.id=l.src WHERE l.dst IS NULL AND l.name_lc=? ORDER BY s.path, l.n"
 )
+_NODE = "SELECT id, path, title FROM notes WHERE id=?"
+_ROW = f"SELECT {COLUMNS} FROM notes WHERE id=?"  # noqa: S608 - our own names
 _NAMESAKES = "SELECT count(*) FROM notes WHERE name_lc=(SELECT name_lc FROM notes WHERE id=?)"
 _EXAMPLES = 3
 _EDGES = 3
@@ -97,17 +99,14 @@ class Missing:
 
 
 class Graph(Backlinks):
-    """Questions about links. Whom `sees` refuses is not walked through, counted or named.
-
-    `folders` are the ids of those whose notes may be seen, None for all of them.
+    """Questions about links. What `sight` refuses is not walked through, counted or named: links to
+    it lead nowhere, or to another file that has the name. None sees all.
     """
-
-    _alone: tuple[tuple[int, str | None], Sequence[int]] = (-1, None), ()
 
     def neighbours(
         self,
         start: Row,
-        sees: Match,
+        sight: Sight | None = None,
         *,
         depth: int,
         direction: Direction,
@@ -117,12 +116,14 @@ class Graph(Backlinks):
         """The `limit` nearest nodes, breadth first: at one distance by links, then by path."""
         nodes = {start.id: Node(start.id, start.path, start.title, 0)}
         with self._read() as db, at_once(db):
+            sets = Sets(db, self._sets)
+            seen, detours = self._visible(sets, sight), self._detours(sets, sight)
             edge, truncated = [start.id], False
             for distance in range(1, depth + 1):
                 found = [
                     (-count, path, note, title)
-                    for (note, path, title), count in _around(db, edge, direction).items()
-                    if note not in nodes and sees(path)
+                    for (note, path, title), count in _around(db, edge, direction, detours).items()
+                    if note not in nodes and (seen is None or seen.has(note))
                 ]
                 room = limit + 1 - len(nodes)
                 truncated = len(found) > room
@@ -132,7 +133,7 @@ class Graph(Backlinks):
                     edge.append(note)
                 if truncated or not edge:
                     break
-            edges = _between(db, nodes.values())
+            edges = _between(db, nodes.values(), detours)
             shown = list(nodes.values())
             if tags:
                 _add_tags(db, shown, edges)
@@ -140,25 +141,24 @@ class Graph(Backlinks):
         return Neighbourhood(shown, edges[:most], truncated or len(edges) > most)
 
     def orphans(
-        self, folders: Collection[int] | None, sees: Match, *, limit: int, offset: int
+        self, sight: Sight | None = None, *, limit: int, offset: int
     ) -> tuple[list[Row], int]:
         """A page of the notes that have no links to or from others, in path order, and how many."""
-        chosen = None if folders is None else json.dumps(sorted(folders))
         with self._read() as db, at_once(db):
-            revision = select(db, "SELECT n FROM revision")[0][0]
-            state, ids = self._alone
-            if state != (revision, chosen):
-                # Every note has to be looked at: worth keeping until something changes.
-                ids = [note for (note,) in select(db, _ALONE, chosen)]
-                self._alone = (revision, chosen), ids
-        rows = (row for note in ids[offset:] for row in self._rows("WHERE id=?", note))
-        visible = (row for row in rows if sees(row.path))
-        return [row for row, _ in zip(visible, range(limit), strict=False)], len(ids)
+            sets = Sets(db, self._sets)
+            seen, detours = self._visible(sets, sight), self._detours(sets, sight)
+            # Every note has to be looked at: worth keeping until something changes.
+            ids = sets.get(
+                ("alone", None if seen is None else sight),
+                lambda: _alone(db, seen, detours),
+                lambda found: 64 + 8 * len(found),
+            )
+            page = [select(db, _ROW, note)[0] for note in ids[offset : offset + limit]]
+        return [row_of(row) for row in page], len(ids)
 
     def unresolved(
         self,
-        folders: Collection[int] | None,
-        sees: Match,
+        sight: Sight | None = None,
         *,
         limit: int,
         offset: int,
@@ -170,24 +170,23 @@ class Graph(Backlinks):
         """
         of = None if within is None else set(within)
         with self._read() as db, at_once(db):
-            rows = _wanted(db, folders, of)
+            sets = Sets(db, self._sets)
+            seen, detours = self._visible(sets, sight), self._detours(sets, sight)
+            lost = [link for link in detours.to.get(None, ()) if of is None or link.src in of]
+            rows = _wanted(db, seen, of, lost)
             missing = []
             for name, count in rows[offset : offset + limit]:
-                asking: dict[str, str] = {}
-                for path, target, src in db.execute(_ASKING, (name,)):
-                    if (of is None or src in of) and sees(path):
-                        asking.setdefault(path, target)
-                        if len(asking) == _EXAMPLES:
-                            break
-                if asking:
-                    spelled = next(iter(asking.values()))
-                    missing.append(Missing(spelled, count, list(asking)))
+                asking = _asking(db, name, seen, of, lost)
+                spelled = next(iter(asking.values()))
+                missing.append(Missing(spelled, count, list(asking)))
         return missing, len(rows)
 
-    def resolve(self, source: Row, targets: Iterable[str]) -> list[int | None]:
+    def resolve(
+        self, source: Row, targets: Iterable[str], sight: Sight | None = None
+    ) -> list[int | None]:
         """The ids of the files that the targets of links mean in a note."""
         with self._read() as db, at_once(db):
-            resolver = Resolver(db)
+            resolver = SeenResolver(db, self._visible(Sets(db, self._sets), sight))
             return [resolver.resolve(target, source.path, source.id) for target in targets]
 
     def is_unique(self, row: Row) -> bool:
@@ -196,20 +195,33 @@ class Graph(Backlinks):
 
 
 def _around(
-    db: apsw.Connection, notes: Sequence[int], direction: Direction
+    db: apsw.Connection, notes: Sequence[int], direction: Direction, detours: Detours
 ) -> dict[tuple[int, str, str | None], int]:
     found: dict[tuple[int, str, str | None], int] = {}
+
+    def add(note: int, path: str, title: str | None, count: int) -> None:
+        found[note, path, title] = found.get((note, path, title), 0) + count
+
     for way, statement in (("out", _OUT), ("in", _IN)):
         if direction in (way, "both"):
-            for *node, count in select(db, statement, json.dumps(notes)):
-                key = (node[0], node[1], node[2])
-                found[key] = found.get(key, 0) + count
+            for row in select(db, statement, json.dumps(notes)):
+                add(*row)
+            known = detours.of if way == "out" else detours.to
+            for link in (link for note in notes for link in known.get(note, ())):
+                other = link.dst if way == "out" else link.src
+                if other is not None and link.src != link.dst:
+                    note, path, title = select(db, _NODE, other)[0]
+                    add(note, path, title, 1)
     return found
 
 
-def _between(db: apsw.Connection, nodes: Iterable[Node]) -> list[Edge]:
+def _between(db: apsw.Connection, nodes: Iterable[Node], detours: Detours) -> list[Edge]:
     order = {node.id: (n, node.path) for n, node in enumerate(nodes)}
-    rows = select(db, _BETWEEN, json.dumps(list(order)))
+    counts = {(src, dst): n for src, dst, n in select(db, _BETWEEN, json.dumps(list(order)))}
+    for link in (link for note in order for link in detours.of.get(note, ())):
+        if link.dst in order and link.dst != link.src:
+            counts[link.src, link.dst] = counts.get((link.src, link.dst), 0) + 1
+    rows = [(src, dst, count) for (src, dst), count in counts.items()]
     rows.sort(key=lambda row: (order[row[0]][0] + order[row[1]][0], order[row[0]][0]))
     return [Edge(order[src][1], order[dst][1], count) for src, dst, count in rows]
 
@@ -224,13 +236,46 @@ def _add_tags(db: apsw.Connection, nodes: list[Node], edges: list[Edge]) -> None
         edges.append(Edge(known[note].path, spelled[folded], 1))
 
 
+def _alone(db: apsw.Connection, seen: Visible | None, detours: Detours) -> list[int]:
+    # A link that only seems to lead to its own note is no link to another.
+    own = json.dumps([f"{link.src} {link.n}" for link in detours.all if link.dst == link.src])
+    marks = None if seen is None else seen.marks
+    found = [note for (note,) in select(db, _ALONE, marks, own != "[]", own)]
+    return [note for note in found if all(link.src == note for link in detours.to.get(note, ()))]
+
+
 def _wanted(
-    db: apsw.Connection, folders: Collection[int] | None, of: set[int] | None
+    db: apsw.Connection, seen: Visible | None, of: set[int] | None, lost: Iterable[Detour]
 ) -> list[tuple[str, int]]:
     if of is not None:
         rows = select(db, _WANTED_BY_NOTES, json.dumps(sorted(of)))
-    elif folders is not None:
-        rows = select(db, _WANTED_IN_FOLDERS, json.dumps(sorted(folders)))
     else:
-        rows = select(db, _WANTED_AT_ALL)
-    return [(name, count) for name, count in rows]
+        rows = select(db, _WANTED_AT_ALL, None if seen is None else seen.marks)
+    counts: dict[str, int] = dict(rows)
+    for link in lost:
+        if link.name is not None:
+            counts[link.name] = counts.get(link.name, 0) + 1
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _asking(
+    db: apsw.Connection,
+    name: str,
+    seen: Visible | None,
+    of: set[int] | None,
+    lost: Iterable[Detour],
+) -> dict[str, str]:
+    """The first notes that ask for a name, each with how it spells it."""
+    found = [(link.path, link.n, link.target) for link in lost if link.name == name]
+    others: set[str] = set()
+    for path, n, target, src in db.execute(_ASKING, (name,)):
+        if (of is None or src in of) and (seen is None or seen.has(src)):
+            found.append((path, n, target))
+            others.add(path)
+            if len(others) == _EXAMPLES:
+                break
+    asking: dict[str, str] = {}
+    for path, _, target in sorted(found):
+        if len(asking) < _EXAMPLES:
+            asking.setdefault(path, target)
+    return asking

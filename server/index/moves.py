@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import apsw
+
 from server.index.links import Resolver, _Namesakes
 from server.index.names import key_of, link_name
-from server.index.reads import Reads
 from server.index.rows import Row
 from server.index.schema import at_once, select
+from server.index.sets import Sets
+from server.index.visible import Detours, Sight, Visible, Visibles
 from server.markdown.elements import LinkKind
 from server.markdown.forms import Ends, folded, is_stale
 from server.models import kind_of
@@ -23,7 +26,7 @@ After = Callable[[str, str], str | None]
 
 _Named = Iterable[tuple[int, str, str, str]]
 
-_LINK = "SELECT s.path, l.n, l.target, l.kind, d.path FROM json_each(?) j "
+_LINK = "SELECT s.id, s.path, l.n, l.target, l.kind, d.path FROM json_each(?) j "
 _ASKING = (
     f"{_LINK} CROSS JOIN links l ON l.name_lc=j.value "
     "CROSS JOIN notes s ON s.id=l.src LEFT JOIN notes d ON d.id=l.dst"
@@ -34,10 +37,12 @@ _MOVING = (
 )
 _NAMED = "SELECT id, path, key, kind FROM notes WHERE name_lc=?"
 _BELOW = "WHERE path > ? AND path < ? AND kind <> 'folder' ORDER BY path"
-_REFERENCES = (
-    "SELECT s.path, l.n, l.target, l.kind, l.sub FROM links l JOIN notes s ON s.id=l.src "
-    "WHERE l.dst=(SELECT id FROM notes WHERE path=?) AND l.sub IS NOT NULL ORDER BY s.path, l.n"
+_SECTION = (
+    "SELECT s.id, s.path, l.n, l.target, l.kind, l.sub FROM links l JOIN notes s ON s.id=l.src "
+    "WHERE l.sub IS NOT NULL AND "
 )
+_REFERENCES = _SECTION + "l.dst=(SELECT id FROM notes WHERE path=?)"  # noqa: S608 - our own words
+_REFERENCE = _SECTION + "l.src=? AND l.n=?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +111,11 @@ class _Foreseen(Resolver):
         return found
 
 
-class Moves(Reads):
+class Moves(Visibles):
     """Questions about files that are going to have another path; `moves` are old and new ones.
 
     Moves are of files: `files_below` says which a folder takes along. All are made at once, so
-    that two files may change places.
+    that two files may change places. What `sight` refuses is neither told nor counted with.
     """
 
     def files_below(self, folder: str) -> list[Row]:
@@ -120,32 +125,78 @@ class Moves(Reads):
         return self._rows(_BELOW, f"{folder}/", f"{folder}0")
 
     def links_in_doubt(
-        self, moves: Mapping[str, str], *, created: Iterable[str] = (), removed: Iterable[str] = ()
+        self,
+        moves: Mapping[str, str],
+        *,
+        created: Iterable[str] = (),
+        removed: Iterable[str] = (),
+        sight: Sight | None = None,
     ) -> list[Doubt]:
         """The links that would lead elsewhere or spell a place that is no more, by source and place."""
         come, go = list(created), list(removed)
         with self._read() as db, at_once(db):
-            foreseen = _Foreseen(lambda name: select(db, _NAMED, name), moves, come, go)
+            sets = Sets(db, self._sets)
+            seen, detours = self._visible(sets, sight), self._detours(sets, sight)
+            foreseen = _Foreseen(lambda name: _named(db, name, seen), moves, come, go)
             names = {_name(path) for path in (*moves, *moves.values(), *come, *go)}
             asking = select(db, _ASKING, json.dumps(sorted(filter(None, names))))
             moving = select(db, _MOVING, json.dumps(list(moves)))
-            doubts = list(_doubts({*asking, *moving}, foreseen, moves, set(go)))
+            links = _as_seen(db, {*asking, *moving}, seen, detours)
+            doubts = list(_doubts(links, foreseen, moves, set(go)))
         return sorted(doubts, key=lambda doubt: (doubt.source, doubt.n))
 
     def after(
-        self, moves: Mapping[str, str], *, created: Iterable[str] = (), removed: Iterable[str] = ()
+        self,
+        moves: Mapping[str, str],
+        *,
+        created: Iterable[str] = (),
+        removed: Iterable[str] = (),
+        sight: Sight | None = None,
     ) -> After:
         """A way to ask where targets would lead. It asks the index once for every name."""
-        return _Foreseen(lambda name: self._all(_NAMED, name), moves, created, removed).lead
 
-    def references_to(self, path: str, headings: Iterable[str] | None = None) -> list[Reference]:
+        def named(name: str) -> _Named:
+            with self._read() as db, at_once(db):
+                return _named(db, name, self._visible(Sets(db, self._sets), sight))
+
+        return _Foreseen(named, moves, created, removed).lead
+
+    def references_to(
+        self, path: str, headings: Iterable[str] | None = None, *, sight: Sight | None = None
+    ) -> list[Reference]:
         """The links to sections of a note, its own among them, by source and place.
 
         With `headings` only those in whose section one of these names occurs.
         """
         wanted = None if headings is None else {folded(heading) for heading in headings}
-        found = [Reference(*row) for row in self._all(_REFERENCES, path)]
+        with self._read() as db, at_once(db):
+            sets = Sets(db, self._sets)
+            seen, detours = self._visible(sets, sight), self._detours(sets, sight)
+            rows = select(db, _REFERENCES, path)
+            for note in select(db, "SELECT id FROM notes WHERE path=?", path):
+                for link in detours.to.get(note[0], ()):
+                    rows += select(db, _REFERENCE, link.src, link.n)
+            rows = [row for row in rows if seen is None or seen.has(row[0])]
+        found = sorted((Reference(*row) for _, *row in rows), key=lambda one: (one.source, one.n))
         return [link for link in found if wanted is None or wanted & _names_in(link.section)]
+
+
+def _named(db: apsw.Connection, name: str, seen: Visible | None) -> _Named:
+    return [row for row in select(db, _NAMED, name) if seen is None or seen.has(row[0])]
+
+
+def _as_seen(
+    db: apsw.Connection, links: Iterable[tuple[Any, ...]], seen: Visible | None, detours: Detours
+) -> Iterator[tuple[Any, ...]]:
+    """The links of notes that may be seen, each with the path where it seems to lead."""
+    for src, path, n, target, kind, now in links:
+        if seen is not None and not seen.has(src):
+            continue
+        for link in detours.of.get(src, ()):
+            if link.n == n:
+                rows = select(db, "SELECT path FROM notes WHERE id=?", link.dst or 0)
+                now = rows[0][0] if rows else None  # noqa: PLW2901 - what it looks like
+        yield path, n, target, kind, now
 
 
 def _name(path: str) -> str | None:

@@ -1,15 +1,11 @@
 """How the index compares paths and names: NFC and caseless."""
 
-import unicodedata
-
-from server.models import Kind
+from server.models import Kind, path_key
 
 
 def key_of(text: str) -> str:
     """The form in which two spellings of one path, name or tag are equal."""
-    if text.isascii():
-        return text.lower()
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    return path_key(text)
 
 
 def folder_of(path: str) -> str:

@@ -9,13 +9,10 @@ import apsw
 
 from server.index.fulltext import Uses
 from server.index.mirror import Mirror
-from server.index.names import key_of
 from server.index.pool import Pool
 from server.index.reading import Reading, reading
 from server.index.rows import COLUMNS, Counts, LinkRow, Located, Row, SnapshotRow, row_of
 from server.index.schema import BUDGET, at_once, select
-from server.index.suggest import near_misses
-from server.models import Kind
 
 Match = Callable[[str], bool]
 
@@ -49,15 +46,6 @@ class Reads:
         """The row of exactly this path."""
         return next(iter(self._rows("WHERE path=?", path)), None)
 
-    def match(self, path: str) -> list[Row]:
-        """Every row whose path is this one whatever its case and Unicode form."""
-        return self._rows("WHERE key=? ORDER BY path", key_of(path))
-
-    def suggest(self, path: str, limit: int = 3, match: Match | None = None) -> list[str]:
-        """Paths that may have been meant by one that isn't there, the likeliest first."""
-        with self._read() as db:
-            return near_misses(db, path, limit, match)
-
     def text(self, row: Row) -> bytes | None:
         """The note's bytes, or None when the mirror doesn't have them any more."""
         found = self._mirror.text(row.segment, row.offset, row.length, row.etag)
@@ -83,46 +71,6 @@ class Reads:
             SnapshotRow(path, disk, kind, size, mtime_ns, etag, bool(racy))
             for path, disk, kind, size, mtime_ns, etag, racy in rows
         ]
-
-    def children(
-        self,
-        folder: str = "",
-        depth: int | None = None,
-        kind: Kind | None = None,
-        match: Match | None = None,
-        *,
-        limit: int = 100,
-        offset: int = 0,
-    ) -> tuple[list[Row], int]:
-        """One page of what is below a folder, in path order, and how much there is in all."""
-        where, bindings = _below(folder, depth, kind)
-        if match is None:
-            total = self._all(f"SELECT count(*) FROM notes {where}", *bindings)[0][0]  # noqa: S608
-            page = f"{where} ORDER BY path LIMIT ? OFFSET ?"
-            return self._rows(page, *bindings, limit, offset), total
-        rows = self._all(f"SELECT id, path FROM notes {where} ORDER BY path", *bindings)  # noqa: S608
-        ids = [note for note, path in rows if match(path)]
-        chosen = [self._rows("WHERE id=?", note) for note in ids[offset : offset + limit]]
-        return [row for found in chosen for row in found], len(ids)
-
-    def paths(
-        self, match: Match | None = None, limit: int | None = None, kind: Kind | None = "note"
-    ) -> list[str]:
-        """Paths in order, of notes unless told otherwise."""
-        where, bindings = _below("", None, kind)
-        found: list[str] = []
-        for (path,) in self._all(f"SELECT path FROM notes {where} ORDER BY path", *bindings):  # noqa: S608
-            if limit is not None and len(found) >= limit:
-                break
-            if match is None or match(path):
-                found.append(path)
-        return found
-
-    def link_counts(self, path: str) -> tuple[int, int]:
-        """How many links of other notes lead here, and how many lead from here to elsewhere."""
-        inward = f"SELECT count(*) FROM links WHERE dst={_ID} AND src IS NOT dst"  # noqa: S608
-        outward = f"SELECT count(*) FROM links WHERE src={_ID} AND src IS NOT dst"  # noqa: S608
-        return self._all(inward, path)[0][0], self._all(outward, path)[0][0]
 
     def inbound(self, path: str) -> list[LinkRow]:
         """The links that lead here, by source and place."""
@@ -196,20 +144,3 @@ def _counts(db: apsw.Connection) -> Counts:
     notes, words = by_kind.get("note", (0, 0))
     attachments, folders = by_kind.get("attachment", (0, 0)), by_kind.get("folder", (0, 0))
     return Counts(notes, attachments[0], folders[0], words)
-
-
-def _below(folder: str, depth: int | None, kind: Kind | None) -> tuple[str, list[Any]]:
-    conditions, bindings = ["1"], list[Any]()
-    if depth == 1:
-        conditions.append("folder_id = (SELECT id FROM folders WHERE path = ?)")
-        bindings.append(folder)
-    elif folder:
-        conditions.append("path > ? AND path < ?")
-        bindings += [folder + "/", folder + "0"]
-    if depth is not None and depth > 1:
-        conditions.append("length(path) - length(replace(path, '/', '')) < ?")
-        bindings.append(depth + (folder.count("/") + 1 if folder else 0))
-    if kind is not None:
-        conditions.append("kind = ?")
-        bindings.append(kind)
-    return "WHERE " + " AND ".join(conditions), bindings

@@ -30,14 +30,18 @@ from server.index.generations import (
 )
 from server.index.graph import Graph
 from server.index.links import Names
+from server.index.lists import Lists
 from server.index.mirror import SEGMENT_BYTES, Mirror
 from server.index.moves import Moves
+from server.index.pages import Pages
 from server.index.pool import Pool
 from server.index.reads import Reads
 from server.index.rows import Counts, Document, LinkRow, Located, Row, SnapshotRow
 from server.index.schema import BUDGET, READABLE, VERSION, connect_writer, select, version
-from server.index.transaction import Former, Transaction
+from server.index.transaction import Former, Logged, Transaction
 from server.index.vocabulary import Vocabulary
+from server.markdown.note import parse
+from server.markdown.rereading import Readings
 from server.models import Entry, FileStat, etag_of
 from server.telemetry import log
 
@@ -52,7 +56,7 @@ _MOST_FORMER = 5_000
 _UNSOUND = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.SQLError)
 
 
-class Index(Finds, Graph, Moves, Vocabulary, Reads):
+class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
     """Reads from any thread; writes one at a time, each a transaction.
 
     When it turns out to be damaged, is of an older version, or when somebody wants it to be built
@@ -77,12 +81,16 @@ class Index(Finds, Graph, Moves, Vocabulary, Reads):
         self._lock = lock or threading.Lock()
         self._wal_pages = 0
         self._names: Names = {}
+        self.readings = Readings()
+        """What was written last, for who edits it next."""
         self._owed: dict[int, tuple[Any, ...]] = {}
         self._former: dict[str, tuple[int | None, int | None, int | None]] = {}
         self._folder = file.parent
         self._outdated = version(db) != VERSION
         self._successor: Index | None = None
         self._retired: list[tuple[Pool, apsw.Connection, Mirror, Path]] = []
+        self.on_change: Callable[[Sequence[Logged] | None], None] = lambda _changes: None
+        """Told of what each commit changed; None is anything. Others wait for it: it must be quick."""
         db.set_wal_hook(self._on_commit)
 
     @classmethod
@@ -187,6 +195,7 @@ class Index(Finds, Graph, Moves, Vocabulary, Reads):
             self._db.set_wal_hook(self._on_commit)
             self._successor = None
             request_mark(self._folder).unlink(missing_ok=True)
+        self.on_change(None)
         log(logging.INFO, "the index was built anew")
 
     def _clear_retired(self) -> None:
@@ -233,13 +242,16 @@ class Index(Finds, Graph, Moves, Vocabulary, Reads):
 
     def _put(self, items: Sequence[Document], max_bytes: int, later: bool) -> None:
         # Parsing is most of the work, so it's done before anybody has to wait for the lock.
+        etags = {item.path: etag_of(item.data) for item in items}
         facts = {}
         for item in items:
             row = self.get(item.path)
-            if row is None or row.etag != etag_of(item.data):
-                facts[item.path] = derive(item.path, item.data, max_bytes)
+            if row is None or row.etag != etags[item.path]:
+                # Who writes a note will most likely write it again; a scan comes by once.
+                read_note = self.readings.parse if later else parse
+                facts[item.path] = derive(item.path, item.data, max_bytes, read_note)
         with self._transaction(max_bytes, later=later) as transaction:
-            transaction.put(items, facts)
+            transaction.put(items, facts, etags)
 
     def put_files(self, entries: Sequence[Entry]) -> None:
         """Store attachments and folders."""
@@ -399,6 +411,8 @@ class Index(Finds, Graph, Moves, Vocabulary, Reads):
             for note in transaction.dropped:
                 self._owed.pop(note, None)
             self._owed.update(transaction.owed)
+            if transaction.changes:
+                self.on_change(transaction.changes)
             if self._wal_pages > _WAL_PAGES:
                 self._checkpoint(db)
 

@@ -90,6 +90,23 @@ _COME = (
     f"FROM props p {_NOTES} AND {_sql(_COUNTED, 'p')} GROUP BY 1, 2, 3, 4 {_PLUS}",
 )
 
+# `CROSS JOIN` and `+` keep the planner from going through all tags or keys that begin so.
+_OF = "FROM json_each(?1) j CROSS JOIN {table} p ON p.note=j.value WHERE"
+_BEGINS = "+p.{key} >= ?2 AND +p.{key} < ?2 || char(0x10ffff)"
+TAGS_OF = (
+    f"SELECT p.tag_lc, count(*), sum(p.direct) {_OF.format(table='tags')} "
+    f"{_BEGINS.format(key='tag_lc')} GROUP BY 1"
+)
+"""Counts of a few notes, as the tables have them of folders: their ids, and what a tag begins with."""
+KEYS_OF = (
+    f"SELECT p.key_lc, {_sql(_SHAPE, 'p')}, count(*) {_OF.format(table='props')} "
+    f"{_BEGINS.format(key='key_lc')} AND NOT {_sql(_BESIDE, 'p')} GROUP BY 1, 2"
+)
+VALUES_OF = (
+    f"SELECT p.type, p.value, count(*) {_OF.format(table='props')} "
+    f"+p.key_lc=?2 AND {_sql(_COUNTED, 'p')} GROUP BY 1, 2"
+)
+
 
 def count_in(db: apsw.Connection, notes: Sequence[int]) -> None:
     """Count the rows of notes that were just stored."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from server.index.content import clear_content, insert_content
+from server.index.content import clear_content, insert_content, replace_content
 from server.index.facts import Facts, derive
 from server.index.fulltext import Texts, evict
 from server.index.links import Names, Resolver, refresh_names, refresh_source
@@ -28,6 +28,11 @@ _NOTE = (
     "etag, md5, title, words, warning, racy, indexed_at_ns, segment, offset, length) "
     f"VALUES({', '.join('?' * 19)})"
 )
+# REPLACE would write every index of the table, and most of what they hold stays.
+_CHANGED = (
+    "UPDATE notes SET disk=?, size=?, mtime_ns=?, etag=?, md5=?, title=?, words=?, warning=?, "
+    "racy=?, indexed_at_ns=?, segment=?, offset=?, length=?, created_ns=NULL WHERE id=?"
+)
 _RENAME = (
     "UPDATE notes SET path=?, disk=?, key=?, name_lc=?, folder_id=?, kind=?, size=?, mtime_ns=? "
     "WHERE id=?"
@@ -39,6 +44,8 @@ _FORGET = "DELETE FROM changes WHERE seq <= (SELECT max(seq) FROM changes) - ?"
 
 
 Former = tuple[str | None, int | None, int | None, int | None]
+Logged = tuple[str, str, str | None]
+"""One change: created, modified, moved or deleted; the path, and where it was before a move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +81,34 @@ class Transaction:
         self._max_bytes = max_bytes
         self._folders: dict[str, int] = {}
         self._names: set[str | None] = set()
-        self._changes: list[tuple[str, str, str | None]] = []
+        self.changes: list[Logged] = []
         self.former: list[Former] = []
         """The texts that were replaced: etag, segment, offset, length."""
         self._next = int(db.execute("SELECT coalesce(max(id), 0) FROM notes").get) + 1
 
-    def put(self, items: Iterable[Document], facts: Mapping[str, Facts]) -> None:
-        """Store notes; `facts` may already hold what some of them say."""
-        fresh = [new for item in _last(items) if (new := self._fresh(item, facts))]
-        clear_content(self._db, (new.known.id for new in fresh if new.known), self._texts)
+    def put(
+        self, items: Iterable[Document], facts: Mapping[str, Facts], etags: Mapping[str, str]
+    ) -> None:
+        """Store notes; `facts` and `etags` may already hold what is known of some of them."""
+        fresh = [new for item in _last(items) if (new := self._fresh(item, facts, etags))]
         self.former += [_former(new.known) for new in fresh if new.known]
         texts = [new.item.data for new in fresh if new.facts.text]
         places = iter(self._mirror.append(texts) if texts else ())
         rows = [self._note(new, next(places) if new.facts.text else None) for new in fresh]
-        self._db.executemany(_NOTE, rows)
-        contents = [
-            (row[0], new.item.path, new.facts) for row, new in zip(rows, fresh, strict=True)
-        ]
+        stored = list(zip(rows, fresh, strict=True))
+        self._db.executemany(_NOTE, [row for row, new in stored if not new.known])
+        known = [(row[2], *row[7:], row[0]) for row, new in stored if new.known]
+        self._db.executemany(_CHANGED, known)
         self._forget_names()
-        used_ns = {row[0]: self._used(new) for row, new in zip(rows, fresh, strict=True)}
-        insert_content(self._db, contents, self._resolver, self._texts, used_ns)
+        used_ns = {row[0]: self._used(new) for row, new in stored}
+        for store, is_known in ((insert_content, False), (replace_content, True)):
+            contents = [
+                (row[0], new.item.path, new.facts)
+                for row, new in stored
+                if (new.known is not None) == is_known
+            ]
+            if contents:
+                store(self._db, contents, self._resolver, self._texts, used_ns)
 
     def put_files(self, entries: Iterable[Entry]) -> None:
         """Store attachments and folders, of which only a stat is known; so are notes that are
@@ -123,7 +138,7 @@ class Transaction:
         clear_content(self._db, (row.id for row in gone if row.kind == "note"), self._texts)
         self._db.executemany("DELETE FROM notes WHERE id=?", [(row.id,) for row in gone])
         self._names.update(link_name(key_of(row.path), row.kind) for row in gone)
-        self._changes += [("deleted", row.path, None) for row in gone if row.kind != "folder"]
+        self.changes += [("deleted", row.path, None) for row in gone if row.kind != "folder"]
 
     def rename(self, old: str, new: str, disk: str, stat: FileStat) -> bool:
         """Give a file another path; a folder takes along what is in it. False when unknown."""
@@ -144,7 +159,7 @@ class Transaction:
         self._db.execute(_RENAME, (*columns, note))
         self._names.update((link_name(key_of(old), kind), link_name(key_of(new), kind)))
         if kind != "folder":
-            self._changes.append(("moved", new, old))
+            self.changes.append(("moved", new, old))
         if kind == "note":
             self._reread(known, new)
         return True
@@ -163,8 +178,8 @@ class Transaction:
         """Settle what the changes mean for other notes and the budget, and remember the changes."""
         self._forget_names()
         refresh_names(self._db, self._resolver, self._names)
-        if self._changes:
-            self._db.executemany(_CHANGE, [(self._now, *change) for change in self._changes])
+        if self.changes:
+            self._db.executemany(_CHANGE, [(self._now, *change) for change in self.changes])
             self._db.execute(_FORGET, (KEPT_CHANGES,))
         self._texts.flush()
         evict(self._db, budget)
@@ -174,9 +189,11 @@ class Transaction:
         for name in self._names:
             self._known_names.pop(name or "", None)
 
-    def _fresh(self, item: Document, facts: Mapping[str, Facts]) -> _Fresh | None:
+    def _fresh(
+        self, item: Document, facts: Mapping[str, Facts], etags: Mapping[str, str]
+    ) -> _Fresh | None:
         """None when the index has this very content, which then only gets its new stat."""
-        known, etag = self._known(item.path, "note"), etag_of(item.data)
+        known, etag = self._known(item.path, "note"), etags.get(item.path) or etag_of(item.data)
         if known and item.looked_ns is not None and known.indexed_at_ns > item.looked_ns:
             return None
         if known and known.etag == etag and self._text(known) is not None:
@@ -227,7 +244,7 @@ class Transaction:
         if known is None:
             self._names.add(name)
         if changed and kind != "folder":
-            self._changes.append(("modified" if known else "created", path, None))
+            self.changes.append(("modified" if known else "created", path, None))
 
     def _rename_inside(self, folder: Row, new: str, disk: str) -> None:
         rows = select(

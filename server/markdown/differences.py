@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from server.markdown.line_breaks import plain
 from server.markdown.matching import Hunk, find_hunks, split_lines
+from server.markdown.overlap import shared_end, shared_start
 
 _WIDTH = 240  # characters of a line that are shown
 _LEAD = 60  # of them, before the change
@@ -31,7 +32,8 @@ def unified(
         old, new = _with_visible_breaks(old), _with_visible_breaks(new)
     else:
         old, new = plain(old), plain(new)
-    body = _body(split_lines(old), split_lines(new), context)
+    old, new, above = _around(old, new, context)
+    body = _body(split_lines(old), split_lines(new), context, above)
     return _UNPRINTABLE.sub("\ufffd", "\n".join([*head, *_cut(body, head, max_chars)]))
 
 
@@ -57,7 +59,20 @@ def _with_visible_breaks(text: str) -> str:
     return text.replace("\r\n", "␍\n")
 
 
-def _body(old: Sequence[str], new: Sequence[str], context: int) -> list[str]:
+def _around(old: str, new: str, context: int) -> tuple[str, str, int]:
+    """Both texts without most of what they share at both ends, and how many lines that is above.
+
+    Splitting a long note into lines takes longer than all the rest of its diff.
+    """
+    start = old.rfind("\n", 0, shared_start(old, new)) + 1
+    end = len(old) - shared_end(old, new, start)
+    for _ in range(context + 1):
+        start = old.rfind("\n", 0, max(start - 1, 0)) + 1
+        end = old.find("\n", end) + 1 or len(old)
+    return old[start:end], new[start : len(new) - len(old) + end], old.count("\n", 0, start)
+
+
+def _body(old: Sequence[str], new: Sequence[str], context: int, above: int) -> list[str]:
     lines: list[str] = []
     for group in _groups(find_hunks(old, new), context):
         first, last = group[0], group[-1]
@@ -65,11 +80,12 @@ def _body(old: Sequence[str], new: Sequence[str], context: int) -> list[str]:
         end = min(last.end + context, len(old))
         new_start = first.new_start - (first.start - start)
         new_end = last.new_end + (end - last.end)
-        lines.append(f"@@ -{_range(start, end)} +{_range(new_start, new_end)} @@")
+        ranges = _range(above + start, above + end), _range(above + new_start, above + new_end)
+        lines.append("@@ -{} +{} @@".format(*ranges))
         for hunk in group:
             lines += _shown(" ", old[start : hunk.start])
             removed, added = old[hunk.start : hunk.end], new[hunk.new_start : hunk.new_end]
-            cuts = [_change(a, b) for a, b in zip(removed, added, strict=False)]
+            cuts = [shared_start(a, b) for a, b in zip(removed, added, strict=False)]
             lines += _shown("-", removed, cuts)
             lines += _shown("+", added, cuts)
             start = hunk.end
@@ -111,18 +127,6 @@ def _window(line: str, change: int) -> str:
     start = max(change - _LEAD, 0)
     end = start + _WIDTH
     return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"
-
-
-def _change(a: str, b: str) -> int:
-    """How many characters two lines share at their start, halving what is left to compare."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _cut(body: Sequence[str], head: Sequence[str], max_chars: int) -> Sequence[str]:

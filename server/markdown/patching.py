@@ -4,13 +4,15 @@ What an edit doesn't name stays byte for byte; new lines end as the first line o
 """
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 from server.errors import InvalidRequest, NotFound
 from server.markdown.block_edits import add_line, delete_block, find_block, replace_block
 from server.markdown.frontmatter import split
 from server.markdown.line_breaks import in_breaks, line_break, plain
-from server.markdown.note import parse
+from server.markdown.note import Note, parse
 from server.markdown.properties import MalformedError, read
 from server.markdown.property_lines import (
     append_to_property,
@@ -25,6 +27,7 @@ from server.markdown.text_edits import find_text
 
 Target = Literal["heading", "block", "frontmatter", "text"]
 Verb = Literal["append", "prepend", "replace", "delete"]
+Read = Callable[[str, str], Note]
 
 _MARK = "\ufeff"
 _TEXT = re.compile(r"\[\[|\{\{|[#&*!%@`|>]")
@@ -40,22 +43,26 @@ def patch(
     content: str | None,
     *,
     create_missing: bool = False,
+    read_note: Read = parse,
 ) -> str:
     """The note's text after the edit; the same text when nothing changes.
 
-    `name` is the file's name. Raises `InvalidRequest`, `NotFound` and `Ambiguous`.
+    `name` is the file's name; `read_note` does what `parse` does. Raises `InvalidRequest`,
+    `NotFound` and `Ambiguous`.
     """
     given = plain(content or "")
     _require(operation, given)
     if text.startswith(_MARK):
         rest, selector = text.removeprefix(_MARK), selector.removeprefix(_MARK)
-        return _MARK + _patch(rest, name, target, selector, operation, given, create_missing)
-    return _patch(text, name, target, selector, operation, given, create_missing)
+        note = partial(read_note, rest, name)
+        return _MARK + _patch(rest, note, target, selector, operation, given, create_missing)
+    note = partial(read_note, text, name)
+    return _patch(text, note, target, selector, operation, given, create_missing)
 
 
 def _patch(
     text: str,
-    name: str,
+    note: Callable[[], Note],
     target: Target,
     selector: str,
     operation: Verb,
@@ -70,8 +77,8 @@ def _patch(
     if operation in ("append", "prepend") and not lines.strip():
         raise _empty(operation)
     if target == "block":
-        return _patch_block(text, name, selector, operation, lines, create_missing)
-    return _patch_heading(text, name, selector, operation, lines, create_missing)
+        return _patch_block(text, note(), selector, operation, lines, create_missing)
+    return _patch_heading(text, note(), selector, operation, lines, create_missing)
 
 
 def _require(operation: Verb, content: str) -> None:
@@ -91,11 +98,10 @@ def _empty(operation: Verb) -> InvalidRequest:
 
 
 def _patch_heading(
-    text: str, name: str, selector: str, operation: Verb, content: str, create_missing: bool
+    text: str, note: Note, selector: str, operation: Verb, content: str, create_missing: bool
 ) -> str:
     if selector.strip().lstrip("#").strip().startswith("^"):
         raise InvalidRequest(f"{selector[:80]!r} is a block's id.", "Use target 'block'.")
-    note = parse(text, name)
     try:
         section = find(text, note, selector)
     except NotFound as error:
@@ -113,9 +119,8 @@ def _patch_heading(
 
 
 def _patch_block(
-    text: str, name: str, selector: str, operation: Verb, content: str, create_missing: bool
+    text: str, note: Note, selector: str, operation: Verb, content: str, create_missing: bool
 ) -> str:
-    note = parse(text, name)
     try:
         section, block = find_block(text, note, selector)
     except NotFound as error:

@@ -86,6 +86,8 @@ class Scanner:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._held_since: float | None = None
+        self.is_watched: Callable[[], bool] = lambda: False
+        """Whether somebody waits to be told of changes: then a quiet remote is asked as often."""
         self.progress = Progress(first_done=index.is_complete)
         telemetry.scan_progress.set(1)
 
@@ -99,13 +101,20 @@ class Scanner:
             report = self.scan_safely()
             quiet = report is not None and report.total == 0
             # A plain folder is cheap to look at; a remote is asked less often while it is quiet.
-            longest = self._interval * (4 if self._is_remote() else 1)
+            longest = self._interval * (4 if self._is_remote() and not self.is_watched() else 1)
             pause = min(pause * 1.5, longest) if quiet else self._interval
             spent = time.monotonic() - started
             # An edit that a scan just missed must be stored by the next one within the interval.
             quickly = max(pause - 2 * spent, spent)
-            self._wake.wait(quickly if report is not None else min(2.0, self._interval))
-            self._wake.clear()
+            self._rest(quickly if report is not None else min(2.0, self._interval))
+
+    def _rest(self, seconds: float) -> None:
+        """Wait for the next scan, not longer than the interval once somebody watches."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if self._wake.wait(min(left, self._interval)) or self.is_watched():
+                break
+        self._wake.clear()
 
     def wake(self) -> None:
         """Make `run` scan now (the mount came back, somebody asks, the server stops)."""

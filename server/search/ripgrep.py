@@ -17,12 +17,14 @@ from server.errors import InvalidRequest, RateLimited, Timeout, Unavailable
 from server.search.complaint import complaint
 from server.search.executable import find_rg
 from server.search.hits import Hit, read_hits
+from server.workers import Deadline
 
 __all__ = ["Case", "Hit", "Ripgrep", "find_rg"]
 
 Case = Literal["smart", "sensitive", "insensitive"]
 
 MAX_PATTERN = 10_000
+_BIT = 0.2
 
 _CASE = {"smart": "--smart-case", "sensitive": "--case-sensitive", "insensitive": "--ignore-case"}
 # -j1 streams hits as they are found; with more threads rg buffers each file's whole output, which
@@ -70,15 +72,17 @@ class Ripgrep:
         case: Case,
         timeout: float,
         on_hit: Callable[[Hit], bool],
+        deadline: Deadline | None = None,
     ) -> None:
         """Call `on_hit` for every matching line, in order within each file, until it says False.
 
-        Missing files are passed over. Raises `InvalidRequest` for a pattern that is no regex,
-        `Timeout`, and `RateLimited` when too many searches run already.
+        Missing files are passed over. When whoever set the `deadline` goes, rg goes. Raises
+        `InvalidRequest` for a pattern that is no regex, `Timeout`, and `RateLimited` when too many
+        searches run already.
         """
         names = [str(file) for file in files] or ["/dev/null"]
         positions = {name: position for position, name in reversed(list(enumerate(names)))}
-        self._search(pattern, names, positions, None, case=case, timeout=timeout, on_hit=on_hit)
+        self._search(pattern, names, positions, None, case, timeout, on_hit, deadline)
 
     def search_bytes(
         self,
@@ -88,11 +92,10 @@ class Ripgrep:
         case: Case,
         timeout: float,
         on_hit: Callable[[Hit], bool],
+        deadline: Deadline | None = None,
     ) -> None:
         """`search` over one text in memory; every hit is of file 0."""
-        self._search(
-            pattern, ["-"], {"<stdin>": 0}, data, case=case, timeout=timeout, on_hit=on_hit
-        )
+        self._search(pattern, ["-"], {"<stdin>": 0}, data, case, timeout, on_hit, deadline)
 
     def _search(
         self,
@@ -100,14 +103,19 @@ class Ripgrep:
         names: Sequence[str],
         positions: dict[str, int],
         data: bytes | None,
-        *,
         case: Case,
         timeout: float,
         on_hit: Callable[[Hit], bool],
+        deadline: Deadline | None,
     ) -> None:
         _check(pattern)
+        deadline = deadline or Deadline.after(timeout)
         command = [self._executable, *_OPTIONS, _CASE[case], f"--regexp={pattern}", "--", *names]
-        with self._slot(timeout), _running(command, data, timeout) as run:
+        with (
+            self._slot(timeout, deadline),
+            _running(command, data, timeout) as run,
+            deadline.ending(run.expire),
+        ):
             assert run.process.stdout is not None  # noqa: S101 - a pipe was asked for
             for hit in read_hits(run.process.stdout, positions):
                 if run.expired or not on_hit(hit):
@@ -118,11 +126,16 @@ class Ripgrep:
                 raise _too_slow(timeout)
 
     @contextlib.contextmanager
-    def _slot(self, timeout: float) -> Iterator[None]:
-        if not self._slots.acquire(timeout=timeout):
-            raise RateLimited(
-                "Too many searches are running at once.", "Try again in a moment, one at a time."
-            )
+    def _slot(self, timeout: float, deadline: Deadline) -> Iterator[None]:
+        waited = 0.0
+        # Bit by bit: who has gone must not keep a thread waiting.
+        while not self._slots.acquire(timeout=_BIT):
+            waited += _BIT
+            if waited >= timeout or deadline.cancelled:
+                raise RateLimited(
+                    "Too many searches are running at once.",
+                    "Try again in a moment, one at a time.",
+                )
         try:
             yield
         finally:

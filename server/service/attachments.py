@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from server.access import Access
+from server.access.decision import Access
+from server.access.rules import Verb
 from server.errors import (
     Conflict,
     InvalidPath,
@@ -33,6 +34,7 @@ IMAGE_BYTES = (MESSAGE - 60_000) * 3 // 4
 """An image travels once, as base64, beside what is said of it; it can't come in pages."""
 _NAMES = 20_000
 _LONGEST_HEAD = 200
+_VERBS: tuple[Verb, Verb] = ("write", "read")
 _BY_HAND = "Ask the user to put it into the vault"
 
 
@@ -100,6 +102,8 @@ class Attachments:
     ) -> dict[str, Any]:
         """Store bytes that come as base64. Raises `Conflict` with both etags."""
         path = _parsed(raw_path, "note_write")
+        for verb in _VERBS:
+            self._access.require(caller, verb, path)
         data = await self._local.run_async(Deadline.after(30), self._checked, path, raw)
 
         def change(current: Content | None) -> bytes:
@@ -107,7 +111,7 @@ class Attachments:
                 return self._created(path, data, if_match)
             # What is there already needs no permission to be put there: a call may be repeated.
             if current.data != data:
-                self._check_replaceable(path, current, if_match, overwrite)
+                self._check_replaceable(caller, path, current, if_match, overwrite)
             return data
 
         edit = await self._editing.edit(caller, "attachment_write", path, change, kind="attachment")
@@ -116,7 +120,6 @@ class Attachments:
     def _read(self, caller: Caller, path: NotePath, offset: int, max_chars: int) -> AttachmentView:
         found = self._found(caller, path)
         # A symbolic link may lead to another file, which may be a note.
-        self._access.require(caller, "read", found.path)
         if kind_of(found.path) == "note":
             raise _is_note(found.path, "note_read")
         data, stat = found.content.data, found.content.stat
@@ -146,14 +149,15 @@ class Attachments:
         )
 
     def _found(self, caller: Caller, path: NotePath) -> Found:
-        place = self._vault.find(path)
+        permit = self._access.permit(caller, path, "read")
+        place = self._vault.find(path, permit=permit)
         if place is not None and place.kind == "folder":
             raise InvalidRequest(f"{path!r} is a folder.", "vault_list tells what is in it.")
         if place is not None and place.stat.size > self._max_bytes:
             raise self._too_large(path, place.stat.size, "Open it in Obsidian")
-        found = self._vault.read(path) if place is not None else None
+        found = self._vault.read(path, permit=permit) if place is not None else None
         if found is None:
-            near = self._index.suggest(path, match=self._access.sees(caller))
+            near = self._index.suggest(path, sight=self._access.sees(caller))
             hint = f"Did you mean {', '.join(near)}?" if near else "vault_list tells what there is."
             raise NotFound(f"There is no attachment {path!r}.", hint, did_you_mean=near)
         return found
@@ -214,9 +218,14 @@ class Attachments:
         return data
 
     def _check_replaceable(
-        self, path: NotePath, current: Content, if_match: str | None, overwrite: bool
+        self,
+        caller: Caller,
+        path: NotePath,
+        current: Content,
+        if_match: str | None,
+        overwrite: bool,
     ) -> None:
-        place = self._vault.find(path)
+        place = self._vault.find(path, permit=self._access.permit(caller, path, *_VERBS))
         if place is not None and place.kind == "note":
             raise _is_note(place.disk, "note_write")
         if if_match is not None and if_match != current.etag:
@@ -246,6 +255,7 @@ class Attachments:
             "uploaded": edit.uploaded,
             "version": edit.version,
             "dry_run": edit.dry_run or None,
+            "pending": edit.pending,
             "diff": shown if edit.dry_run and edit.changed else None,
             "obsidian_url": self._obsidian().url(edit.path),
         }

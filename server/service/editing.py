@@ -1,88 +1,40 @@
 """Every change that a caller makes to the vault: access, write mode, history, vault, index.
 
 The one way to write. What a tool wants is a function from the present content to the new one, or a
-batch of steps made from what the vault holds; whether that is done, only shown, or refused is
-decided here.
+batch of steps made from what the vault holds; whether that is done, only shown, kept for a person to
+approve, or refused is decided here.
 """
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from server.access import Access
+from server.access.decision import Access
+from server.access.rules import STRICTNESS, WriteMode
+from server.approvals.records import Approval
+from server.approvals.store import Claim
 from server.errors import Conflict, PermissionDenied, VaultError
 from server.history.store import Author, Change, History
 from server.models import Caller, Content, NotePath, etag_of
+from server.service import holding
+from server.service.batches import Batch, Edit, Fate, touched
 from server.service.loading import Loader
+from server.service.waiting import Waiting
 from server.vault.files import OutcomeOpen
-from server.vault.plans import Move, Plans, Remove, Replace, Step
+from server.vault.plans import Plans, Replace
+from server.vault.steps import read_steps
 from server.vault.vault import Vault
 from server.workers import Deadline, Workers
 
+__all__ = ["Batch", "Edit", "Editing", "Fate"]
+
 T = TypeVar("T")
-WriteMode = Literal["on", "off", "dry-run"]
 
 _BATCH_SECONDS = 1800.0
 _ATTEMPTS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """A change of one file: made, or only shown when `dry_run`. `after` is None for no file."""
-
-    path: str
-    before: bytes | None
-    after: bytes | None
-    dry_run: bool = False
-    uploaded: bool = True
-    version: int | None = None
-    """The entry of the history that holds what was there before."""
-
-    @property
-    def created(self) -> bool:
-        return self.before is None
-
-    @property
-    def changed(self) -> bool:
-        return self.before != self.after
-
-    @property
-    def etag(self) -> str:
-        return etag_of(self.after or b"")
-
-
-@dataclass(slots=True)
-class Batch:
-    """Steps to be made together, and what the history shall keep of them."""
-
-    kind: str
-    steps: list[Step] = field(default_factory=list)
-    kept: list[Change] = field(default_factory=list)
-
-    def replace(self, path: str, before: bytes | None, after: bytes) -> None:
-        """A file's content becomes another."""
-        self.steps.append(Replace(path, before, after))
-        self.kept.append(Change(self.kind, path, before, etag_of(after)))
-
-    def remove(self, path: str, before: bytes) -> None:
-        """A file goes for good."""
-        self.steps.append(Remove(path, before))
-        self.kept.append(Change(self.kind, path, before, None))
-
-    def move(self, old: str, new: str) -> None:
-        """A file or folder gets another path; who calls keeps what is in it by `moved`."""
-        self.steps.append(Move(old, new))
-
-    def gone(self, path: str, before: bytes) -> None:
-        """The history keeps a file that a move takes out of sight."""
-        self.kept.append(Change(self.kind, path, before, None))
-
-    def moved(self, old: str, new: str, data: bytes | None) -> None:
-        """The history knows that a file moved; `data` is None for an attachment."""
-        after = None if data is None else etag_of(data)
-        self.kept.append(Change("move", new, data, after, other=old))
+_LINKS = 3
 
 
 class Editing:
@@ -96,8 +48,8 @@ class Editing:
         loader: Loader,
         access: Access,
         mount: Workers,
+        waiting: Waiting,
         *,
-        mode: WriteMode,
         timeout: float,
     ) -> None:
         self._vault = vault
@@ -106,7 +58,7 @@ class Editing:
         self._loader = loader
         self._access = access
         self._mount = mount
-        self._mode = mode
+        self._waiting = waiting
         self._timeout = timeout
         self._open: set[int] = set()
         """Entries of the history about changes of which nobody knows yet whether they were made."""
@@ -125,40 +77,96 @@ class Editing:
 
         A change that changes nothing writes nothing. `about_to` learns the etag before the write.
         """
-        self._require(caller, [path])
+        wanted = _Wanted(caller, tool, change, kind, about_to)
         deadline = Deadline.after(self._timeout)
-        if self._mode == "dry-run":
-            return await self._mount.run_async(deadline, self._shown, path, change)
-        author = _author(caller, tool)
-        return await self._mount.run_async(
-            deadline, self._edit, author, path, change, kind, about_to, deadline
-        )
+        for _ in range(_LINKS):
+            mode = self._judge(caller, [path])
+            try:
+                return await self._mount.run_async(
+                    deadline, self._edit, wanted, path, mode, deadline
+                )
+            except _StricterError as error:
+                path = NotePath(error.path)
+        raise Conflict(f"The links at {path!r} keep changing.", "Name the file itself.")
 
     async def apply(
         self, caller: Caller, tool: str, make: Callable[[], tuple[Batch, T]]
-    ) -> tuple[T, bool]:
-        """Carry out the batch that `make` builds from what is there; what it told, and whether done.
+    ) -> tuple[T, Fate]:
+        """Carry out the batch that `make` builds from what is there; what it told, and its fate.
 
         All or nothing. `make` runs where the vault may be read, and again when somebody changed a
         file before its turn came.
         """
-        self._require(caller, [])
         deadline = Deadline.after(_BATCH_SECONDS)
 
-        def run(attempts: int = _ATTEMPTS) -> tuple[T, bool]:
+        def run(attempts: int = _ATTEMPTS) -> tuple[T, Fate]:
             batch, told = make()
-            self._require(caller, _touched(batch.steps))
-            if self._mode == "dry-run":
-                return told, False
+            mode = self._judge(caller, touched(batch.steps))
+            if mode == "dry-run":
+                return told, Fate(False)
+            if not batch.steps:
+                return told, Fate(True)
+            author = _author(caller, tool)
+            if caller.approval is not None:
+                with self._waiting.approved(caller, tool, batch):
+                    self._carry_out(caller, author, batch, mode, deadline)
+                return told, Fate(True)
+            if mode == "confirm":
+                return told, Fate(False, self._waiting.hold(caller, tool, batch))
             try:
-                self._carry_out(_author(caller, tool), batch, deadline)
+                self._carry_out(caller, author, batch, mode, deadline)
             except Conflict:
                 if attempts == 1:
                     raise
                 return run(attempts - 1)
-            return told, True
+            return told, Fate(True)
 
         return await self._mount.run_async(deadline, run)
+
+    def release(self, claim: Claim, approver: Caller) -> Approval:
+        """Make a write that waited, now that somebody approved it. Blocks: it touches the vault.
+
+        Raises `Conflict` when a file is not what the approver was shown, `PermissionDenied` when
+        who asked may not write there any more.
+        """
+        approval = claim.approval
+        steps = tuple(read_steps(claim.steps()))
+        asker = replace(approval.asker, trail=approver.trail)
+        mode = self._judge(asker, touched(steps))
+        if mode == "dry-run":
+            raise PermissionDenied(
+                "Writes there are only shown now, not made.", "The policy or WRITE_MODE decides."
+            )
+        try:
+            batch = holding.batch_of(approval, steps, self._vault)
+        except Conflict as error:
+            claim.close("outdated", approver.name, error.message)
+            raise
+        claim.approve(approver.name)
+        tool = f"{approval.tool}, approved by {approver.name}"
+        with self._waiting.decided(claim):
+            self._carry_out(
+                asker, _author(asker, tool), batch, mode, Deadline.after(_BATCH_SECONDS)
+            )
+        return claim.approval
+
+    def resume(self, claim: Claim) -> None:
+        """Decide about an approved write whose server died, or lost the mount, on the way."""
+        approval = claim.approval
+        if holding.is_made(approval, self._vault):
+            claim.close("applied")
+            return
+        try:
+            holding.batch_of(approval, tuple(read_steps(claim.steps())), self._vault)
+        except Conflict as error:
+            # A batch that was cut short is finished by its journal; until then nobody may decide.
+            if not holding.is_between(approval, self._vault):
+                claim.close("outdated", reason=error.message)
+            return
+        try:
+            self.release(claim, Caller(approval.by or "somebody"))
+        except PermissionDenied as error:
+            claim.close("denied", reason=error.message)
 
     def settle(self) -> None:
         """Decide about changes whose outcome was open, now that the vault answers."""
@@ -170,12 +178,80 @@ class Editing:
         found = self._vault.read(NotePath(path))
         return found.content.etag if found else None
 
-    def _carry_out(self, author: Author, batch: Batch, deadline: Deadline) -> None:
-        if not batch.steps:
-            return
+    def _edit(self, wanted: "_Wanted", path: NotePath, mode: WriteMode, deadline: Deadline) -> Edit:
+        caller = wanted.caller
+        if mode == "on" and caller.approval is None:
+            return self._write(wanted, path, mode, deadline)
+        edit = self._shown(wanted, path, mode)
+        if mode == "dry-run":
+            return edit
+        if not edit.changed or edit.after is None:
+            return replace(edit, dry_run=False)
+        batch = Batch(wanted.kind)
+        batch.replace(edit.path, edit.before, edit.after)
+        if caller.approval is None:
+            return replace(edit, pending=self._waiting.hold(caller, wanted.tool, batch))
+        exact = replace(wanted, change=_exactly(edit.before, edit.after))
+        with self._waiting.approved(caller, wanted.tool, batch):
+            return self._write(exact, NotePath(edit.path), mode, deadline)
+
+    def _shown(self, wanted: "_Wanted", path: NotePath, mode: WriteMode) -> Edit:
+        found = self._vault.read(path, permit=self._permit(wanted.caller, path, mode))
+        content = found.content if found else None
+        after = wanted.change(content)
+        name = found.path if found else path
+        return Edit(name, content.data if content else None, after, dry_run=True)
+
+    def _write(
+        self, wanted: "_Wanted", path: NotePath, mode: WriteMode, deadline: Deadline
+    ) -> Edit:
+        author = _author(wanted.caller, wanted.tool)
+        ids: list[int] = []
+        before: list[bytes | None] = [None]
+
+        def recorded(current: Content | None) -> bytes:
+            data = wanted.change(current)
+            before[0] = current.data if current else None
+            if data == before[0]:
+                raise _UnchangedError
+            # Another writer came between: what was kept for the first try is not what is there.
+            self._history.drop(ids)
+            etag = etag_of(data)
+            ids[:] = self._history.begin(author, [Change(wanted.kind, path, before[0], etag)])
+            if wanted.about_to is not None:
+                wanted.about_to(etag)
+            return data
+
+        permit = self._permit(wanted.caller, path, mode)
+        try:
+            with self._recorded(ids):
+                written = self._vault.edit(path, recorded, deadline, permit=permit)
+                # In the same thread: even when the caller has gone, the index knows of the write.
+                self._loader.store_written(written)
+        except _UnchangedError:
+            return Edit(path, before[0], before[0])
+        data = written.content.data
+        _tell(wanted.caller, written.path, before[0], etag_of(data), len(data))
+        version = ids[0] if ids and before[0] is not None else None
+        return Edit(written.path, before[0], data, uploaded=written.uploaded, version=version)
+
+    def _carry_out(
+        self, caller: Caller, author: Author, batch: Batch, mode: WriteMode, deadline: Deadline
+    ) -> None:
         ids = self._history.begin(author, batch.kept)
+        permit = self._permit(caller, next(iter(touched(batch.steps)), ""), mode)
         with self._recorded(ids):
-            self._plans.carry_out(batch.steps, deadline)
+            self._plans.carry_out(
+                batch.steps,
+                deadline,
+                permit=permit,
+                on_step=lambda done: caller.tell(done, len(batch.steps), "writing"),
+            )
+        sizes = {step.path: len(step.after) for step in batch.steps if isinstance(step, Replace)}
+        for change in batch.kept:
+            moved = len(change.before or b"") if change.other is not None else 0
+            size = sizes.get(change.path, moved)
+            _tell(caller, change.path, change.before, change.after_etag, size)
 
     @contextmanager
     def _recorded(self, ids: Sequence[int]) -> Iterator[None]:
@@ -190,63 +266,51 @@ class Editing:
             raise
         self._history.finish(ids)
 
-    def _edit(
-        self,
-        author: Author,
-        path: NotePath,
-        change: Callable[[Content | None], bytes],
-        kind: str,
-        about_to: Callable[[str], None] | None,
-        deadline: Deadline,
-    ) -> Edit:
-        ids: list[int] = []
-        before: list[bytes | None] = [None]
-
-        def recorded(current: Content | None) -> bytes:
-            data = change(current)
-            before[0] = current.data if current else None
-            if data == before[0]:
-                raise _UnchangedError
-            # Another writer came between: what was kept for the first try is not what is there.
-            self._history.drop(ids)
-            etag = etag_of(data)
-            ids[:] = self._history.begin(author, [Change(kind, path, before[0], etag)])
-            if about_to is not None:
-                about_to(etag)
-            return data
-
-        try:
-            with self._recorded(ids):
-                written = self._vault.edit(path, recorded, deadline)
-                # In the same thread: even when the caller has gone, the index knows of the write.
-                self._loader.store_written(written)
-        except _UnchangedError:
-            return Edit(path, before[0], before[0])
-        return Edit(
-            written.path,
-            before[0],
-            written.content.data,
-            uploaded=written.uploaded,
-            version=ids[0] if ids and before[0] is not None else None,
-        )
-
-    def _shown(self, path: NotePath, change: Callable[[Content | None], bytes]) -> Edit:
-        found = self._vault.read(path)
-        content = found.content if found else None
-        after = change(content)
-        return Edit(
-            found.path if found else path, content.data if content else None, after, dry_run=True
-        )
-
-    def _require(self, caller: Caller, paths: Sequence[str]) -> None:
-        """Raise `PermissionDenied` unless all of this may be written."""
+    def _judge(self, caller: Caller, paths: Sequence[str]) -> WriteMode:
+        """How a write of all this is to be handled. Raises `PermissionDenied`."""
         for path in paths:
             self._access.require(caller, "write", path)
-        if self._mode == "off":
+        mode = self._access.write_mode(caller, paths)
+        if mode == "off":
             raise PermissionDenied(
-                "This server doesn't write: its owner switched that off.",
-                "Tell the user what you would have written; WRITE_MODE decides.",
+                "Nothing is written there: the owner switched that off.",
+                "Tell the user what you would have written; WRITE_MODE or the policy decides.",
             )
+        return mode
+
+    def _permit(self, caller: Caller, asked: str, mode: WriteMode) -> Callable[[str], None]:
+        """Asked where a write really goes: links change neither what is allowed nor how."""
+        check = self._access.permit(caller, asked, "write")
+
+        def permit(path: str) -> None:
+            check(path)
+            real = self._access.write_mode(caller, [path])
+            if STRICTNESS.index(real) > STRICTNESS.index(mode):
+                raise _StricterError(path)
+
+        return permit
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A change of one file as a tool asks for it."""
+
+    caller: Caller
+    tool: str
+    change: Callable[[Content | None], bytes]
+    kind: str
+    about_to: Callable[[str], None] | None
+
+
+class _StricterError(PermissionDenied):
+    """A link leads to where writes are handled more strictly."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            "A link leads to where writes are only shown, or need an approval.",
+            "Name the file itself.",
+        )
+        self.path = path
 
 
 class _UnchangedError(VaultError):
@@ -257,12 +321,22 @@ class _UnchangedError(VaultError):
 
 
 def _author(caller: Caller, tool: str) -> Author:
+    if caller.approval is not None:
+        tool += ", approved by its user"
     return Author(caller.name, caller.session, tool, uuid.uuid4().hex[:16])
 
 
-def _touched(steps: Sequence[Step]) -> list[str]:
-    found: list[str] = []
-    for step in steps:
-        found += [step.old, step.new] if isinstance(step, Move) else [step.path]
-    # The trash is nobody's to write in, and everybody's to throw into.
-    return [path for path in dict.fromkeys(found) if not path.startswith(".trash/")]
+def _tell(caller: Caller, path: str, before: bytes | None, after: str | None, size: int) -> None:
+    if caller.trail is not None:
+        caller.trail.changed(path, None if before is None else etag_of(before), after, size)
+
+
+def _exactly(before: bytes | None, after: bytes) -> Callable[[Content | None], bytes]:
+    """The change that a person saw, and no other."""
+
+    def change(current: Content | None) -> bytes:
+        if (current.data if current else None) != before:
+            raise holding.outdated([])
+        return after
+
+    return change

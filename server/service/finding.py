@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from operator import itemgetter
 
-from server.access import Access
+from server.access.decision import Access, Sight
 from server.errors import NotFound, VaultError
 from server.index.reading import Reading
 from server.index.rows import Located, Row
@@ -112,18 +112,13 @@ class Finding:
     ) -> Listing:
         """What is below a folder, in path order. Raises `NotFound` for a folder that isn't there."""
         folder = parse_folder(raw_path)
-        self._access.require(caller, "read", folder)
+        self._access.require_reach(caller, folder)
         sees, matches = self._access.sees(caller), matcher(glob)
 
         def run() -> Listing:
-            actual = self._actual_folder(folder)
+            actual = self._actual_folder(folder, sees)
             rows, total = self._index.children(
-                actual,
-                depth,
-                kind,
-                lambda path: sees(path) and (matches is None or matches(path)),
-                limit=limit,
-                offset=offset,
+                actual, depth, kind, matches, sight=sees, limit=limit, offset=offset
             )
             shown = fitting(rows, ROOM, self._entry_parts)
             return Listing(actual, shown, total, self._clock.now())
@@ -133,14 +128,14 @@ class Finding:
     def _entry_parts(self, row: Row) -> Sequence[object]:
         return (row.path, self._obsidian().url(row.path), _FIELDS)
 
-    def _actual_folder(self, folder: str) -> str:
+    def _actual_folder(self, folder: str, sees: Sight) -> str:
         if not folder:
             return folder
-        rows = [row for row in self._index.match(folder) if row.kind == "folder"]
+        rows = [row for row in self._index.match(folder, sees) if row.kind == "folder"]
         exact = [row.path for row in rows if row.path == folder] or [row.path for row in rows]
         if exact:
             return exact[0]
-        near = self._index.suggest(folder)
+        near = self._index.suggest(folder, sight=sees)
         raise NotFound(
             f"There is no folder {folder!r}.",
             f"Did you mean {', '.join(near)}?"
@@ -160,31 +155,32 @@ class Finding:
         offset: int,
     ) -> Matches:
         """Lines that match a regex, by path and line. Raises `InvalidRequest` for a bad regex."""
-        self._access.require(caller, "read", "")
         sees, matches = self._access.sees(caller), matcher(path_filter)
         allowed = sees if matches is None else lambda path: sees(path) and matches(path)
 
+        deadline = Deadline.after(self._timeout + 2)
+
         def run() -> Matches:
             # A filter is cheapest to apply to hits; only when most are in vain, to notes.
-            if matches is not None:
+            if matches is not None or not sees.everything:
                 with suppress(_Astray):
                     return whole(_STRAYS)
-                few = self._few(allowed)
+                few = self._few(matches, sees)
                 if few is not None:
-                    found = self._grep_texts(query, few, case)
+                    found = self._grep_texts(query, few, case, deadline)
                     return self._page(found, few.__getitem__, context, limit, offset)
             return whole(None)
 
         def whole(strays: int | None) -> Matches:
             with self._index.reading() as look:
                 places: dict[str, tuple[int, Located]] = {}
-                found = self._grep_segments(query, look, places, allowed, case, strays)
+                found = self._grep_segments(query, look, places, allowed, case, strays, deadline)
                 # Still inside: the text must be the one that was searched, or line numbers lie.
                 return self._page(
                     found, lambda path: look.text(*places[path]) or b"", context, limit, offset
                 )
 
-        return await self._local.run_async(Deadline.after(self._timeout + 2), run)
+        return await self._local.run_async(deadline, run)
 
     def _grep_segments(
         self,
@@ -194,6 +190,7 @@ class Finding:
         allowed: Callable[[str], bool],
         case: Case,
         strays: int | None,
+        deadline: Deadline,
     ) -> list[_Line]:
         """Search the whole mirror; `places` learns where each matching note's text is.
 
@@ -224,14 +221,16 @@ class Finding:
 
         files = [file for _, file in look.segments]
         with self._counted():
-            self._ripgrep.search(query, files, case=case, timeout=self._timeout, on_hit=on_hit)
+            self._ripgrep.search(
+                query, files, case=case, timeout=self._timeout, on_hit=on_hit, deadline=deadline
+            )
         if strays is not None and astray > strays:
             raise _Astray
         return found
 
-    def _few(self, allowed: Callable[[str], bool]) -> dict[str, bytes] | None:
+    def _few(self, matches: Callable[[str], bool] | None, sees: Sight) -> dict[str, bytes] | None:
         """The texts of the allowed notes when they are few enough to be piped; else None."""
-        paths = self._index.paths(allowed, limit=_PIPE_NOTES + 1)
+        paths = self._index.paths(matches, limit=_PIPE_NOTES + 1, sight=sees)
         if len(paths) > _PIPE_NOTES:
             return None
         texts: dict[str, bytes] = {}
@@ -246,7 +245,9 @@ class Finding:
                 return None
         return texts
 
-    def _grep_texts(self, query: str, texts: Mapping[str, bytes], case: Case) -> list[_Line]:
+    def _grep_texts(
+        self, query: str, texts: Mapping[str, bytes], case: Case, deadline: Deadline
+    ) -> list[_Line]:
         found: list[_Line] = []
         paths, starts, position = list(texts), [], 0
         for data in texts.values():
@@ -263,7 +264,7 @@ class Finding:
         joined = b"".join(data + b"\n" for data in texts.values())
         with self._counted():
             self._ripgrep.search_bytes(
-                query, joined, case=case, timeout=self._timeout, on_hit=on_hit
+                query, joined, case=case, timeout=self._timeout, on_hit=on_hit, deadline=deadline
             )
         return found
 

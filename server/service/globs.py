@@ -1,5 +1,6 @@
 """Globs as people write them: the rules of .gitignore, matched by a library."""
 
+import re
 from collections.abc import Callable
 
 from pathspec import GitIgnoreSpec
@@ -17,7 +18,7 @@ def matcher(pattern: str | None) -> Callable[[str], bool] | None:
         )
     try:
         spec = GitIgnoreSpec.from_lines([pattern.strip().removeprefix("./")])
-    except ValueError as error:
+    except (ValueError, re.error) as error:
         raise InvalidRequest(
             f"The glob {pattern!r} can't be understood: {error}",
             "Use 'devlog/*.md' or '**/2026-*.md'.",

@@ -5,8 +5,9 @@ Questions are answered from the index; only `link` touches the vault, through th
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from server.access import Access
+from server.access.decision import Access, Sight
 from server.errors import Ambiguous, Conflict, InvalidRequest, NotFound
 from server.index.backlinks import Backlink
 from server.index.graph import Direction, Missing, Neighbourhood
@@ -61,6 +62,7 @@ class LinkAdded:
     uploaded: bool | None = None
     dry_run: bool | None = None
     diff: str | None = None
+    pending: dict[str, Any] | None = None
 
 
 class _AlreadyLinkedError(Exception):
@@ -114,7 +116,7 @@ class Graph:
                 after = max(0, offset - links)
                 items += spoken[after : after + limit - len(items)]
             total = links + len(spoken)
-            evicted = self._index.usage().evicted if mentions else 0
+            evicted = self._index.evicted(sees) if mentions else 0
             freshness = self._clock.now(evicted=evicted)
             return BacklinkPage(target.path, items, total, capped, freshness)
 
@@ -133,24 +135,23 @@ class Graph:
     ) -> GraphView:
         """What is near a file; without one, what stands alone and what is missing."""
         path = None if raw_path is None else parse_path(raw_path)
-        self._access.require(caller, "read", path or "")
+        if path is not None:
+            self._access.require(caller, "read", path)
         _check_asked(path, include)
         sees, index = self._access.sees(caller), self._index
 
         def run() -> GraphView:
-            near = orphans = missing = within = folders = None
+            near = orphans = missing = within = None
             if path is not None:
                 near = index.neighbours(
                     self._known(caller, path), sees,
                     depth=depth, direction=direction, limit=limit, tags="tags" in include,
                 )  # fmt: skip
                 within = [node.id for node in near.nodes]
-            else:
-                folders = index.folders(sees)
             if "orphans" in include:
-                orphans = index.orphans(folders, sees, limit=limit, offset=offset)
+                orphans = index.orphans(sees, limit=limit, offset=offset)
             if "unresolved" in include:
-                missing = index.unresolved(folders, sees, limit=limit, offset=offset, within=within)
+                missing = index.unresolved(sees, limit=limit, offset=offset, within=within)
             return GraphView(near, orphans, missing, self._clock.now())
 
         return await self._local.run_async(Deadline.after(_TIMEOUT), run)
@@ -160,18 +161,20 @@ class Graph:
     ) -> LinkAdded:
         """Add a wikilink to a note, once. Raises `NotFound` for either note or the section."""
         source, wanted = parse_note_path(raw_from), parse_path(raw_to)
+        sees = self._access.sees(caller)
         self._access.require(caller, "write", source)
-        self._access.require(caller, "read", wanted)
+        for path in (source, wanted):
+            self._access.require(caller, "read", path)
         start, target = await self._file(caller, source), await self._file(caller, wanted)
         part = await self._part(caller, target, section)
         link = await self._local.run_async(
-            Deadline.after(_TIMEOUT), self._spelled, start, target, part, alias
+            Deadline.after(_TIMEOUT), self._spelled, start, target, part, alias, sees
         )
 
         def change(current: Content | None) -> bytes:
             if current is None:
                 raise NotFound(f"There is no note {source!r}.", "Create it first: note_upsert.")
-            return self._linked(current, start, target, link)
+            return self._linked(current, start, target, link, sees)
 
         try:
             written = await self._editing.edit(
@@ -185,7 +188,10 @@ class Graph:
             (data or b"").decode(errors="replace") for data in (written.before, written.after)
         )
         diff = unified(before, after, written.path, max_chars=1_000)
-        return LinkAdded(written.path, True, link, written.etag, dry_run=True, diff=diff)
+        return LinkAdded(
+            written.path, True, link, written.etag,
+            dry_run=True, diff=diff, pending=written.pending,
+        )  # fmt: skip
 
     async def _file(self, caller: Caller, path: NotePath) -> Row:
         """The row of a file; a note that nobody has seen yet is looked for in the vault."""
@@ -195,8 +201,9 @@ class Graph:
 
     def _known(self, caller: Caller, path: NotePath) -> Row:
         """The row of a file or folder, however its path is spelled."""
+        sees = self._access.sees(caller)
         for wanted in (path, f"{path}.md"):
-            rows = self._index.match(wanted)
+            rows = self._index.match(wanted, sees)
             exact = [row for row in rows if row.path == wanted] or rows
             if len(exact) > 1:
                 raise Ambiguous(
@@ -204,9 +211,8 @@ class Graph:
                     "Spell the path exactly.", candidates=[row.path for row in exact],
                 )  # fmt: skip
             if exact:
-                self._access.require(caller, "read", exact[0].path)
                 return exact[0]
-        near = self._index.suggest(path, match=self._access.sees(caller))
+        near = self._index.suggest(path, sight=sees)
         hint = f"Did you mean {', '.join(near)}?" if near else "Use vault_list to find it."
         raise NotFound(f"There is no file {path!r}.", hint, did_you_mean=near)
 
@@ -228,18 +234,25 @@ class Graph:
 
         return await self._notes.look(caller, target.path, find)
 
-    def _spelled(self, start: Row, target: Row, part: str | None, alias: str | None) -> str:
-        """The link in the shortest form that leads to the target, proved by reading it again."""
+    def _spelled(
+        self, start: Row, target: Row, part: str | None, alias: str | None, sees: Sight
+    ) -> str:
+        """The link in the shortest form that leads to the target, proved by reading it again.
+
+        Who doesn't see everything gets the whole path: a name that is the only one in sight may
+        have others that are not, and a shorter form would tell.
+        """
         shown = alias.strip() if alias else None
         whole = target.path.removesuffix(".md") if target.kind == "note" else target.path
         name = whole.rpartition("/")[2]
-        for form in (name, whole) if self._index.is_unique(target) else (whole, f"/{whole}"):
+        is_unique = sees.everything and self._index.is_unique(target)
+        for form in (name, whole) if is_unique else (whole, f"/{whole}"):
             link = spell(form, part, shown)
             read = unspell(link)
             if (
                 read is not None
                 and (read.section, read.alias) == (part, shown or None)
-                and self._index.resolve(start, [read.target]) == [target.id]
+                and self._index.resolve(start, [read.target], sees) == [target.id]
             ):
                 return link
         raise InvalidRequest(
@@ -247,28 +260,30 @@ class Graph:
             "Names and aliases can't hold # ^ | [ ] or line breaks; folders can't be linked.",
         )
 
-    def _linked(self, current: Content, start: Row, target: Row, link: str) -> bytes:
+    def _linked(self, current: Content, start: Row, target: Row, link: str, sees: Sight) -> bytes:
         """The content with the link. What isn't UTF-8 stays the bytes it was."""
         if b"\0" in current.data:
             raise InvalidRequest(f"{start.path!r} is not text.", "Links go into notes.")
         text = current.data.decode("utf-8", "surrogateescape")
         note = parse(text, "")
-        if there := self._finds(text, note, start, target, link):
+        if there := self._finds(text, note, start, target, link, sees):
             raise _AlreadyLinkedError(there, current.etag)
         changed = with_item(text, note, link)
-        if not self._finds(changed, parse(changed, ""), start, target, link):
+        if not self._finds(changed, parse(changed, ""), start, target, link, sees):
             raise Conflict(
                 "The link would not be one where the note ends: code or a comment is left open.",
                 "Close it first, or put the link into the text yourself.",
             )
         return changed.encode("utf-8", "surrogateescape")
 
-    def _finds(self, text: str, note: Note, start: Row, target: Row, link: str) -> str | None:
+    def _finds(
+        self, text: str, note: Note, start: Row, target: Row, link: str, sees: Sight
+    ) -> str | None:
         """The source of the note's link to the same place, if it has one."""
         wanted = unspell(link)
         part = _folded(wanted.section) if wanted else ""
         same = [found for found in note.links if _folded(found.section) == part]
-        meant = self._index.resolve(start, [found.target for found in same])
+        meant = self._index.resolve(start, [found.target for found in same], sees)
         for found, leads in zip(same, meant, strict=True):
             if leads == target.id:
                 return text[found.start : found.end]

@@ -16,6 +16,7 @@ from server.models import Entry, FileStat, NotePath, etag_of, kind_of
 from server.scanner.diff import is_racy
 from server.service.freshness import iso_ns
 from server.telemetry import log
+from server.vault.files import Permit
 from server.vault.paths import is_hidden
 from server.vault.plans import Outcome
 from server.vault.relocation import Place
@@ -51,27 +52,28 @@ class Loader:
         self._local = local
         self._patience = patience
 
-    async def load(self, path: NotePath) -> Loaded | None:
+    async def load(self, path: NotePath, permit: Permit | None = None) -> Loaded | None:
         """The content of `path`, or None when it does not exist.
 
+        `permit` is asked with the path that symbolic links lead to, before anything is told.
         Raises `Unavailable` when the vault can't be reached and the mirror has no copy either.
         """
         if self._vault.guard.health.ok:
             try:
                 return await self._mount.run_async(
-                    Deadline.after(self._patience), self._from_vault, path
+                    Deadline.after(self._patience), self._from_vault, path, permit
                 )
             except (Unavailable, Timeout) as error:
                 self._vault.guard.wake()
                 log(logging.DEBUG, "read from the mirror", path=path, why=error.code)
         return await self._local.run_async(Deadline.after(self._patience), self._from_mirror, path)
 
-    def load_now(self, path: NotePath) -> Loaded | None:
+    def load_now(self, path: NotePath, permit: Permit | None = None) -> Loaded | None:
         """`load` for a thread that may wait for the vault; nothing stale."""
-        return self._from_vault(path)
+        return self._from_vault(path, permit)
 
-    def _from_vault(self, path: NotePath) -> Loaded | None:
-        entry = self._vault.stat(path)
+    def _from_vault(self, path: NotePath, permit: Permit | None) -> Loaded | None:
+        entry = self._vault.stat(path, permit=permit)
         if entry is None:
             return None
         row = self._index.get(entry.path)
@@ -81,7 +83,7 @@ class Loader:
                 self._index.use([row.path])
                 return Loaded(row.path, data, row.etag, entry.stat)
         looked = time.time_ns()
-        found = self._vault.read(path)
+        found = self._vault.read(path, permit=permit)
         if found is None:
             return None
         content = found.content

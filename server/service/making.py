@@ -4,19 +4,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from server.access import Access
+from server.access.decision import Access
 from server.errors import Conflict, NotFound
 from server.history.store import History
 from server.index.store import Index
 from server.markdown.frontmatter import split
 from server.markdown.line_breaks import in_breaks, line_break
 from server.markdown.merging import merge
+from server.markdown.note import Note
 from server.markdown.patching import Target, Verb, patch
 from server.markdown.property_lines import set_property
-from server.models import Caller, Content, NotePath, etag_of
+from server.models import Caller, Content, NotePath, etag_of, path_key
 from server.service.texts import decoded, diff_of, encoded, head
 from server.vault.paths import check_new_name
 
+_ENTRIES = 1_000
 Mode = Literal["create", "overwrite", "append", "prepend"]
 
 
@@ -43,16 +45,35 @@ class Grounds:
         self._history = history
         self._access = access
 
-    def base_of(self, path: NotePath, etag: str) -> bytes | None:
+    def require_read(self, caller: Caller, path: NotePath) -> None:
+        """Raise `PermissionDenied` for who may write a note but not know what it says."""
+        self._access.require(caller, "read", path)
+
+    def base_of(self, caller: Caller, path: NotePath, etag: str) -> bytes | None:
         """A content that a note once had, as long as somebody here remembers it."""
-        kept = self._history.content(etag)
-        if kept is None:
-            kept = self._index.former(etag)
+        # Contents are kept by etag alone: who doesn't see all might name one of another note.
+        kept = None
+        if self._access.sees(caller).everything or self._had(path, etag):
+            kept = self._history.content(etag)
+            if kept is None:
+                kept = self._index.former(etag)
         if kept is not None:
             return kept
         # What was changed behind our back may still be the present content to the index.
         rows = [row for row in self._index.match(path) if row.etag == etag]
         return self._index.text(rows[0]) if rows else None
+
+    def _had(self, path: NotePath, etag: str) -> bool:
+        """Whether the history knows that a note held this; where it was before doesn't count."""
+        key = path_key(path)
+        entries, _ = self._history.of(path, limit=_ENTRIES)
+        return any(
+            etag in (entry.before, entry.after) and path_key(entry.path) == key for entry in entries
+        )
+
+    def read_note(self, text: str, name: str) -> Note:
+        """What a note's text says; that of a note which was just written is known."""
+        return self._index.readings.parse(text, name)
 
     def check_new(self, path: NotePath) -> None:
         """Refuse names that Obsidian can't link to; folders that are there already may have them."""
@@ -63,7 +84,7 @@ class Grounds:
 
     def absent(self, caller: Caller, path: NotePath) -> NotFound:
         """What to say when a note that is to be changed isn't there."""
-        near = self._index.suggest(path, match=self._access.sees(caller))
+        near = self._index.suggest(path, sight=self._access.sees(caller))
         hint = (
             f"Did you mean {', '.join(near)}?" if near else "note_write with mode=create makes it."
         )
@@ -74,6 +95,7 @@ class Making:
     """What a request makes of the content that is there, three-way when it was made for another."""
 
     def __init__(self, grounds: Grounds, caller: Caller, path: NotePath, request: Request) -> None:
+        grounds.require_read(caller, path)
         self._grounds = grounds
         self._caller = caller
         self._path = path
@@ -87,6 +109,8 @@ class Making:
         """The new content; `first` is what was there before earlier edits of the same call."""
         self.merged = False
         request = self._request
+        if request.if_match is None and request.mode != "create":
+            return self._apply(now)
         etag = etag_of(now) if now is not None else None
         if now is not None and request.mode == "create":
             raise Conflict(
@@ -100,7 +124,7 @@ class Making:
     def _merge(self, now: bytes | None, etag: str | None) -> bytes:
         """Ours on top of what somebody else made of the same base, if the two don't touch."""
         wanted = self._request.if_match or ""
-        base = self._grounds.base_of(self._path, wanted) if now is not None else None
+        base = self._grounds.base_of(self._caller, self._path, wanted) if now is not None else None
         if base is not None and now is not None:
             ours = self._apply(base)
             found = merge(decoded(base), decoded(ours), decoded(now))
@@ -126,6 +150,7 @@ class Making:
             text = patch(
                 decoded(now), name, request.target, request.selector, request.operation or "append",
                 request.content, create_missing=request.create_missing,
+                read_note=self._grounds.read_note,
             )  # fmt: skip
             return _bytes(text)
         if now is None:

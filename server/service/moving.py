@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from server.access import Access
+from server.access.decision import Access, Sight
 from server.errors import Conflict, InvalidPath, InvalidRequest, NotFound
 from server.index.store import Index
 from server.markdown import sections
@@ -45,7 +45,10 @@ class Relocated:
     links_updated: int
     notes_changed: Sequence[str]
     total_changed: int
+    notes_left: Sequence[str] = ()
+    """Notes whose links may not be rewritten."""
     dry_run: bool | None = None
+    pending: dict[str, Any] | None = None
     obsidian_url: str | None = None
 
 
@@ -59,7 +62,9 @@ class Renamed:
     links_updated: int
     notes_changed: Sequence[str]
     diff: str
+    notes_left: Sequence[str] = ()
     dry_run: bool | None = None
+    pending: dict[str, Any] | None = None
 
 
 class Moving:
@@ -91,20 +96,25 @@ class Moving:
         Raises `NotFound`, or `Conflict` when something is there already.
         """
         old, new = parse_path(raw_from.rstrip("/")), parse_path(raw_to.rstrip("/"))
-        self._access.require(caller, "write", old)
-        self._access.require(caller, "write", new)
+        for path in (old, new):
+            self._require(caller, path)
 
         def make() -> tuple[Batch, Relocated]:
             source = self._place(caller, old)
-            target = self._target(source, new)
+            target = self._target(caller, source, new)
             moves = self._moves(source, target)
             batch = Batch("move")
             batch.move(source.disk, target)
+            if source.kind == "folder":
+                for folder in (old, new):
+                    self._access.require_whole(caller, "write", folder)
+                    self._access.require_whole(caller, "read", folder)
             loaded = {path: self._text(path) for path in moves if kind_of(path) == "note"}
             for path, after in moves.items():
                 note = loaded.get(path)
                 batch.moved(path, after, note.data if note else None)
-            wanted = self._led(moves) if update_links else {}
+            wanted = self._led(moves, self._access.sees(caller)) if update_links else {}
+            left = self._leave(caller, wanted, moves)
             changed = self._rewritten(batch, wanted, relink, moves)
             return batch, Relocated(
                 target,
@@ -113,18 +123,20 @@ class Moving:
                 sum(map(len, wanted.values())),
                 changed[:_SHOWN],
                 len(changed),
+                left[:_SHOWN],
                 obsidian_url=self._obsidian().url(target) if source.kind != "folder" else None,
             )
 
-        told, done = await self._editing.apply(caller, "note_move", make)
-        return told if done else replace(told, dry_run=True)
+        told, fate = await self._editing.apply(caller, "note_move", make)
+        return replace(told, **fate.marks)
 
     async def rename_heading(
         self, caller: Caller, raw_path: str, heading: str, new: str
     ) -> Renamed:
         """Rename a heading; every link to it follows. Raises `NotFound`, `Ambiguous`."""
         path = parse_note_path(raw_path)
-        self._access.require(caller, "write", path)
+        self._require(caller, path)
+        sees = self._access.sees(caller)
         encoded(new, "heading")
 
         def make() -> tuple[Batch, Renamed]:
@@ -140,11 +152,13 @@ class Moving:
             number = note.headings.index(found)
             headings = read(retitle(text, found, new)).headings
             wanted: Targets = {}
-            for link in self._steady(lambda: self._index.references_to(loaded.path)):
+            links = self._steady(lambda: self._index.references_to(loaded.path, sight=sees))
+            for link in links:
                 section = follow(link.section, note.headings, headings)
                 if section is not None:
                     wanted.setdefault(link.source, {})[link.n] = section
             own = wanted.pop(loaded.path, {})
+            left = self._leave(caller, wanted, {})
             text = resection(text, note, own)
             text = retitle(text, read(text).headings[number], new)
             data = text.encode("utf-8", "surrogateescape")
@@ -153,30 +167,53 @@ class Moving:
                 batch.replace(loaded.path, loaded.data, data)
             changed = self._rewritten(batch, wanted, resection, {})
             diff = unified(decoded(loaded.data), text, loaded.path, max_chars=1_000)
-            links = len(own) + sum(map(len, wanted.values()))
+            count = len(own) + sum(map(len, wanted.values()))
             etag = loaded.etag if data == loaded.data else batch.kept[0].after_etag or ""
             return batch, Renamed(
-                loaded.path, headings[number].text, etag, links, changed[:_SHOWN], diff
+                loaded.path,
+                headings[number].text,
+                etag,
+                count,
+                changed[:_SHOWN],
+                diff,
+                left[:_SHOWN],
             )
 
-        told, done = await self._editing.apply(caller, "heading_rename", make)
-        return told if done else replace(told, dry_run=True)
+        told, fate = await self._editing.apply(caller, "heading_rename", make)
+        return replace(told, **fate.marks)
+
+    def _require(self, caller: Caller, path: str) -> None:
+        self._access.require(caller, "write", path)
+        self._access.require(caller, "read", path)
+
+    def _leave(self, caller: Caller, wanted: Targets, moves: Mapping[str, str]) -> list[str]:
+        """Take out the notes that the caller may not write, and name them: their links stay."""
+        left = [
+            source
+            for source in sorted(wanted)
+            if not self._access.may(caller, "write", moves.get(source, source))
+        ]
+        for source in left:
+            del wanted[source]
+        return left
 
     def _place(self, caller: Caller, path: NotePath) -> Place:
-        found = self._vault.find(path)
+        found = self._vault.find(path, permit=self._access.permit(caller, path, "write", "read"))
         if found is not None:
             return found
-        near = self._index.suggest(path, match=self._access.sees(caller))
+        near = self._index.suggest(path, sight=self._access.sees(caller))
         hint = f"Did you mean {', '.join(near)}?" if near else "Use vault_list to find it."
         raise NotFound(f"There is no {path!r}.", hint, did_you_mean=near)
 
-    def _target(self, source: Place, new: NotePath) -> NotePath:
+    def _target(self, caller: Caller, source: Place, new: NotePath) -> NotePath:
         """Where it goes: into a folder that is there, or to the very path."""
-        there = self._vault.find(new)
+        permit = self._access.permit(caller, new, "write", "read")
+        there = self._vault.find(new, permit=permit)
         name = source.disk.rpartition("/")[2]
         if there is not None and there.kind == "folder" and source.kind != "folder":
             new = parse_path(f"{new}/{name}")
-            there = self._vault.find(new)
+            self._require(caller, new)
+            there = self._vault.find(new, permit=permit)
         if there is not None and there.disk != source.disk:
             raise Conflict(f"{there.disk!r} is there already.", "Choose another name.")
         if source.kind != "folder" and kind_of(new) != source.kind:
@@ -196,11 +233,11 @@ class Moving:
             return {known: new}
         return {row.path: new + row.path[len(known) :] for row in self._index.files_below(known)}
 
-    def _led(self, moves: Mapping[str, str]) -> Targets:
+    def _led(self, moves: Mapping[str, str], sees: Sight) -> Targets:
         """What links shall name so that they lead where they led."""
-        after = self._index.after(moves)
+        after = self._index.after(moves, sight=sees)
         wanted: Targets = {}
-        for doubt in self._steady(lambda: self._index.links_in_doubt(moves)):
+        for doubt in self._steady(lambda: self._index.links_in_doubt(moves, sight=sees)):
             source = moves.get(doubt.source, doubt.source)
             ends = Ends(doubt.source, source, doubt.now, doubt.wanted)
             target = destination(

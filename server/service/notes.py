@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from server.access import Access
-from server.errors import InvalidRequest, NotFound, TooLarge, VaultError
+from server.access.decision import Access
+from server.errors import InvalidRequest, NotFound, PermissionDenied, TooLarge, VaultError
 from server.index.store import Index
 from server.markdown import sections
 from server.markdown.block_edits import find_block
@@ -99,12 +99,11 @@ class Notes:
         """Read a note; an absent one is `exists: false`, never an error."""
         path = parse_path(raw_path)
         self._access.require(caller, "read", path)
-        loaded = await self._loader.load(path)
+        loaded = await self._loader.load(path, self._access.permit(caller, path, "read"))
         if loaded is None:
             return NoteView(
                 path, exists=False, did_you_mean=await self._suggest(caller, path) or None
             )
-        self._access.require(caller, "read", loaded.path)
         return await self._apart(
             loaded, lambda: self._view(loaded, section, offset, max_chars, include_metadata)
         )
@@ -140,6 +139,12 @@ class Notes:
             except (InvalidRequest, TooLarge) as error:
                 failed.append({"path": path, "code": error.code, "message": short(error.message)})
                 continue
+            except PermissionDenied:
+                if not glob:
+                    raise
+                # It became a link to something closed since the index saw it: it is not there.
+                total -= 1
+                continue
             if not view.exists:
                 missing.append(view.path)
                 continue
@@ -164,7 +169,12 @@ class Notes:
     async def link_counts(self, caller: Caller, path: NotePath) -> tuple[int, int]:
         """How many links lead to a note and out of it."""
         self._access.require(caller, "read", path)
-        return await self._local.run_async(Deadline.after(10), self._index.link_counts, path)
+        sees = self._access.sees(caller)
+        return await self._local.run_async(Deadline.after(10), self._index.link_counts, path, sees)
+
+    def may_read(self, caller: Caller, raw_path: str) -> bool:
+        """Whether the caller may be told what a note holds."""
+        return self._access.may(caller, "read", parse_path(raw_path))
 
     async def _apart(self, loaded: Loaded, run: Callable[[], T]) -> T:
         """Run what takes long for a long note in a worker: the loop serves everybody."""
@@ -177,9 +187,8 @@ class Notes:
         return self._obsidian().url(path)
 
     async def _existing(self, caller: Caller, path: NotePath) -> Loaded:
-        loaded = await self._loader.load(path)
+        loaded = await self._loader.load(path, self._access.permit(caller, path, "read"))
         if loaded is not None:
-            self._access.require(caller, "read", loaded.path)
             return loaded
         near = await self._suggest(caller, path)
         hint = (
@@ -192,16 +201,15 @@ class Notes:
     async def _suggest(self, caller: Caller, path: NotePath) -> list[str]:
         sees = self._access.sees(caller)
         try:
-            near = await self._local.run_async(Deadline.after(2), self._index.suggest, path)
+            return await self._local.run_async(
+                Deadline.after(2), self._index.suggest, path, sight=sees
+            )
         except VaultError:
             return []
-        return [other for other in near if sees(other)]
 
     def _matching(self, caller: Caller, glob: str) -> tuple[list[NotePath], int]:
         sees, matches = self._access.sees(caller), matcher(glob)
-        rows = self._index.paths(
-            lambda path: sees(path) and (matches is None or matches(path)), kind="note"
-        )
+        rows = self._index.paths(matches, kind="note", sight=sees)
         return [NotePath(row) for row in rows[:MANY]], len(rows)
 
     def _view(

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from server.access import Access
+from server.access.decision import Access, Sight
 from server.errors import InvalidRequest
 from server.index.finds import FoundNote, Scope
 from server.index.rows import Row
@@ -103,13 +103,15 @@ class Packing:
         self, caller: Caller, question: str, *, max_chars: int, path_scope: Sequence[str]
     ) -> Pack:
         """The best excerpts for a question. Raises `InvalidRequest` when it has no words."""
-        self._access.require(caller, "read", "")
         words = question_words(question)
         if not words:
             raise InvalidRequest(
                 "The question has no words to look for.", "Ask with a few telling words."
             )
         scopes = scopes_of(path_scope)
+        for scope in scopes:
+            if not scope.glob:
+                self._access.require_reach(caller, scope.path)
         return await self._local.run_async(
             Deadline.after(self._timeout), self._pack, caller, words, scopes, max_chars
         )
@@ -119,10 +121,9 @@ class Packing:
     ) -> Pack:
         sees = self._access.sees(caller)
         node = either([Text(word) for word in words])
-        folders = self._index.visible(sees)
-        found = self._index.find(node, scopes=scopes, folders=folders, limit=_NOTES)
+        found = self._index.find(node, scopes=scopes, sight=sees, limit=_NOTES)
         hits = found.hits
-        rarity = self._rarity(words)
+        rarity = self._rarity(words, sees)
         # Passages are cut so that a few of them fit under a small cap, too.
         size = max(_SMALLEST, min(_PASSAGE, max_chars // 3))
         candidates = [c for hit in hits for c in self._candidates(hit, rarity, size)]
@@ -136,12 +137,12 @@ class Packing:
             found.total,
             sum(len(excerpt.text) for excerpt in excerpts),
             left or found.total > len(hits),
-            self._clock.now(evicted=self._index.usage().evicted),
+            self._clock.now(evicted=self._index.evicted(sees)),
         )
 
-    def _rarity(self, words: Iterable[str]) -> dict[str, float]:
-        notes = max(1, self._index.counts().notes)
-        totals = {word: self._index.find(Text(word), limit=0).total for word in words}
+    def _rarity(self, words: Iterable[str], sees: Sight) -> dict[str, float]:
+        notes = max(1, self._index.count(sees))
+        totals = {word: self._index.find(Text(word), sight=sees, limit=0).total for word in words}
         return {fold(word): math.log(1 + notes / (1 + total)) for word, total in totals.items()}
 
     def _candidates(
@@ -173,17 +174,16 @@ class Packing:
         hits: Sequence[FoundNote],
         rarity: dict[str, float],
         size: int,
-        sees: Callable[[str], bool],
+        sees: Sight,
     ) -> list[_Candidate]:
         """Passages of notes that the best hits link to, or are linked from, and that fit as well."""
         known = {hit.row.path for hit in hits}
         linked: Counter[str] = Counter()
         source: dict[str, str] = {}
         for hit in hits[:4]:
-            out = [link.dst for link in self._index.outbound(hit.row.path) if link.dst]
-            into = [link.src for link in self._index.inbound(hit.row.path)[:50]]
-            for path in dict.fromkeys([*out, *into]):
-                if path not in known and sees(path):
+            out, into = self._index.linked(hit.row.path, sees)
+            for path in dict.fromkeys([*out, *into[:50]]):
+                if path not in known:
                     linked[path] += 1
                     source.setdefault(path, hit.row.path)
         found: list[_Candidate] = []

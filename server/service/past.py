@@ -3,19 +3,21 @@
 import re
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from server.access import Access
+from server.access.decision import Access
 from server.errors import Conflict, InvalidRequest, NotFound, TooLarge
 from server.history.store import Entry, History
 from server.index.store import Index
 from server.markdown.differences import unified_all
-from server.models import Caller, Content, NotePath
+from server.models import Caller, Content, NotePath, path_key
 from server.service.editing import Batch, Edit, Editing
 from server.service.reversal import Reversal, Reverted
 from server.service.vocabulary import moment
+from server.vault.files import Permit
 from server.vault.obsidian import ObsidianLinks
-from server.vault.paths import parse_path, path_key
+from server.vault.paths import parse_path
 from server.vault.vault import Vault
 from server.workers import Deadline, Workers
 
@@ -52,6 +54,7 @@ class Restored:
     diff: str | None
     uploaded: bool | None
     dry_run: bool | None
+    pending: dict[str, Any] | None
     obsidian_url: str | None
 
 
@@ -64,6 +67,7 @@ class Undone:
     applied: bool = False
     dry_run: bool | None = None
     version: int | None = None
+    pending: dict[str, Any] | None = None
 
 
 class Past:
@@ -98,7 +102,7 @@ class Past:
 
         def run() -> Versions:
             entries = self._entries(caller, path)
-            row = next(iter(self._index.match(path)), None)
+            row = next(iter(self._index.match(path, self._access.sees(caller))), None)
             if not entries and row is None:
                 raise self._unknown(caller, path)
             shown = row.path if row else _spelled(path, entries)
@@ -155,7 +159,8 @@ class Past:
 
         def make() -> tuple[Batch, Undone]:
             mine, entries = self._since(since, who, session)
-            reversal = Reversal(self._vault, self._content, left)
+            entries = _in_sight(entries, mine, self._access.sees(caller))
+            reversal = Reversal(self._vault, self._content, left, self._permit(caller))
             batch = reversal.replay(entries, lambda entry: entry.id in mine)
             self._check(caller, reversal)
             return batch, Undone(reversal.reverted, _diff(reversal.reverted, _UNDO_DIFF))
@@ -164,9 +169,9 @@ class Past:
             deadline = Deadline.after(_LOOK_SECONDS)
             return (await self._mount.run_async(deadline, make))[1]
         started = self._now()
-        told, done = await self._editing.apply(caller, "undo", make)
-        if not done or not told.changes:
-            return Undone(told.changes, told.diff, dry_run=None if done else True)
+        told, fate = await self._editing.apply(caller, "undo", make)
+        if not fate.done or not told.changes:
+            return replace(told, **fate.marks)
         version = await self._local.run_async(
             Deadline.after(_TIMEOUT), self._begun, caller, started
         )
@@ -191,7 +196,7 @@ class Past:
         else:
             entry = next((entry for entry in entries if entry.id == version), None)
         if entry is None:
-            if not entries and not self._index.match(path):
+            if not entries and not self._index.match(path, self._access.sees(caller)):
                 raise self._unknown(caller, path)
             what = "earlier version" if version is None else f"version {version}"
             raise _no_version(f"{path!r} has no {what}.", known)
@@ -253,10 +258,13 @@ class Past:
                 self._access.require(caller, "read", path)
                 self._access.require(caller, "write", path)
 
+    def _permit(self, caller: Caller) -> Callable[[str], Permit]:
+        return lambda path: self._access.permit(caller, path, "read")
+
     def _begun(self, caller: Caller, started: int) -> int | None:
         """The first entry of the undo that was just made."""
         own = self._history.since(started, caller=caller.name, limit=_ALL)
-        undos = [entry for entry in own if entry.tool == "undo"]
+        undos = [entry for entry in own if entry.tool.startswith("undo")]
         return next((e.id for e in undos if e.operation == undos[-1].operation), None)
 
     def _content(self, path: str, etag: str) -> bytes | None:
@@ -270,7 +278,7 @@ class Past:
         return data
 
     def _unknown(self, caller: Caller, path: NotePath) -> NotFound:
-        near = self._index.suggest(path, match=self._access.sees(caller))
+        near = self._index.suggest(path, sight=self._access.sees(caller))
         hint = f"Did you mean {', '.join(near)}?" if near else "Use vault_list to find it."
         return NotFound(f"Nothing is known of {path!r}.", hint, did_you_mean=near)
 
@@ -285,8 +293,25 @@ class Past:
             _diff([change], _DIFF) or None,
             edit.uploaded if edit.changed else None,
             edit.dry_run or None,
+            edit.pending,
             self._obsidian().url(edit.path),
         )
+
+
+def _in_sight(
+    entries: Sequence[Entry], mine: Collection[int], sees: Callable[[str], bool]
+) -> list[Entry]:
+    """What happened as far as a caller may know: what others moved out of sight is gone for it.
+
+    Its own changes stay as they are: it knows of them, and is refused what it may not read now.
+    """
+    found = []
+    for entry in entries:
+        if entry.id in mine or all(sees(path) for path in (entry.path, entry.other or entry.path)):
+            found.append(entry)
+        elif entry.other is not None and sees(entry.other):
+            found.append(replace(entry, path=entry.other, other=None, after=None))
+    return found
 
 
 def _spelled(path: NotePath, entries: Sequence[Entry]) -> NotePath:

@@ -14,10 +14,10 @@ from typing import Literal
 from server.errors import InvalidRequest, TooLarge
 from server.history.store import Entry
 from server.markdown.merging import merge
-from server.models import NotePath, etag_of, kind_of
+from server.models import NotePath, etag_of, kind_of, path_key
 from server.service.editing import Batch
 from server.service.texts import decoded
-from server.vault.paths import path_key
+from server.vault.files import Permit
 from server.vault.vault import Vault
 
 What = Literal["restored", "deleted", "moved_back", "recreated"]
@@ -67,11 +67,16 @@ class Reversal:
     """One undo, built from the entries since its beginning; `refused` says why it can't be made."""
 
     def __init__(
-        self, vault: Vault, content: Callable[[str, str], bytes | None], skip: Collection[str]
+        self,
+        vault: Vault,
+        content: Callable[[str, str], bytes | None],
+        skip: Collection[str],
+        permit: Callable[[str], Permit],
     ) -> None:
         self._vault = vault
         self._content = content
         self._skip = {path_key(path) for path in skip}
+        self._permit = permit
         self._files: list[_File] = []
         self._names: dict[str, _File] = {}
         """The files by the keys of the names they had at the time that is being looked at."""
@@ -235,7 +240,7 @@ class Reversal:
         if file.located:
             return
         file.located = True
-        place = self._vault.find(file.path)
+        place = self._vault.find(file.path, permit=self._permit(file.path))
         if place is None:
             return
         file.disk = file.path = unicodedata.normalize("NFC", place.disk)
@@ -248,7 +253,8 @@ class Reversal:
             return
         if file.disk is not None:
             try:
-                found = self._vault.read(NotePath(file.disk))
+                permit = self._permit(file.disk)
+                found = self._vault.read(NotePath(file.disk), permit=permit)
             except TooLarge:
                 self._refuse(file.path, "it is too large")
                 return

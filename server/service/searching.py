@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from typing import Any, Literal
 
-from server.access import Access
+from server.access.decision import Access, Sight
 from server.errors import InvalidRequest, NotFound
 from server.index.finds import Found, FoundNote, Scope, Sort
 from server.index.store import Index
@@ -97,13 +97,15 @@ class Searching:
         Raises `InvalidRequest` for conditions that make no sense and `NotFound` for a scope that
         isn't there.
         """
-        self._access.require(caller, "read", "")
         node = condition(mode, query, tags, tags_match, properties or {})
         scopes = scopes_of(path_scope)
         if node is None and not scopes:
             raise InvalidRequest(
                 "Nothing to search for.", "Give query, tags, properties or path_scope."
             )
+        for scope in scopes:
+            if not scope.glob:
+                self._access.require_reach(caller, scope.path)
         sees = self._access.sees(caller)
         by_text = any(isinstance(part, Text) for part in walk(node))
 
@@ -112,7 +114,7 @@ class Searching:
             found = self._index.find(
                 node,
                 scopes=scopes,
-                folders=self._index.visible(sees),
+                sight=sees,
                 sort=sort,
                 limit=limit,
                 offset=offset,
@@ -120,20 +122,20 @@ class Searching:
             items = self._full(found, node) if full else self._brief(found, node, sort)
             truncated = offset + len(items) < found.total
             self._index.use(hit.row.path for hit in reversed(found.hits))
-            evicted = self._index.usage().evicted if by_text else 0
+            evicted = self._index.evicted(sees) if by_text else 0
             return Page(items, found.total, truncated, self._clock.now(evicted=evicted))
 
         return await self._local.run_async(Deadline.after(self._timeout), run)
 
-    def _check(self, scopes: Sequence[Scope], sees: Callable[[str], bool]) -> None:
+    def _check(self, scopes: Sequence[Scope], sees: Sight) -> None:
         """Raise `NotFound` for a scope that names nothing: a typo must not look like no match."""
         if self._clock.now().incomplete:
             return
         for scope in scopes:
-            if scope.path and not scope.glob and not self._index.match(scope.path):
-                folders = self._index.paths(sees, kind="folder")
+            if scope.path and not scope.glob and not self._index.match(scope.path, sees):
+                folders = self._index.paths(kind="folder", sight=sees)
                 near = difflib.get_close_matches(scope.path, folders, n=3)
-                near += self._index.suggest(scope.path, match=sees)
+                near += self._index.suggest(scope.path, sight=sees)
                 raise NotFound(
                     f"There is no folder or note {scope.path!r}.",
                     f"Did you mean {', '.join(near[:3])}?"

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from server import __version__
-from server.access import Access
+from server.access.decision import Access
 from server.errors import VaultError
 from server.history.store import History
 from server.index.store import Index
@@ -36,7 +36,14 @@ class Status:
         *,
         protocol: Callable[[], str],
         tools: Mapping[str, str],
+        approvals: Callable[[], int] = lambda: 0,
+        policy: Callable[[], str | None] = lambda: None,
+        audit: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`approvals` tells how many writes wait for a person, `policy` what is wrong with its file.
+
+        `audit` tells why lines of the audit can't be written.
+        """
         self._guard = guard
         self._index = index
         self._scanner = scanner
@@ -48,26 +55,43 @@ class Status:
         self._mount = mount
         self._protocol = protocol
         self._tools = tools
+        self._approvals = approvals
+        self._policy = policy
+        self._audit = audit
 
     async def health(self, caller: Caller) -> dict[str, Any]:
-        """Everything `health_check` says."""
-        self._access.require(caller, "read", "")
-        index = await self._local.run_async(Deadline.after(5), self._index_part)
+        """Everything `health_check` says; what counts the whole vault only to who may know that."""
         ready, _ = self.ready()
+        problem, unwritten = self._policy(), self._audit()
         links = self._obsidian()
-        return {
-            "status": "ok" if ready else "degraded",
+        told: dict[str, Any] = {
+            "status": "ok" if ready and not (problem or unwritten) else "degraded",
             "mount": self._mount_part(),
-            "index": index,
-            "history": await self._local.run_async(Deadline.after(5), self._history_part),
-            "queue": {"pending_writes": len(self._journal), "stuck_workers": self._mount.stuck},
+            "index": self._scan_part(),
             "obsidian": {
                 "vault": links.vault,
                 "prefix": links.prefix,
                 "reason": links.reason or None,
             },
+            "policy": {"ok": problem is None},
+            "audit": {"ok": unwritten is None},
             "versions": {"server": __version__, "mcp": _version("mcp"), **self._tools},
         }
+        if self.knows_all(caller):
+            told["index"] |= await self._local.run_async(Deadline.after(5), self._index_part)
+            told["history"] = await self._local.run_async(Deadline.after(5), self._history_part)
+            told["queue"] = {
+                "pending_writes": len(self._journal),
+                "stuck_workers": self._mount.stuck,
+                "approvals": self._approvals() if self._access.may(caller, "admin", "") else None,
+            }
+            told["policy"]["problem"] = problem
+            told["audit"]["problem"] = unwritten
+        return told
+
+    def knows_all(self, caller: Caller) -> bool:
+        """Whether a caller may see figures about the whole vault."""
+        return self._access.may(caller, "admin", "") or self._access.sees(caller).everything
 
     def ready(self) -> tuple[bool, dict[str, Any]]:
         """Whether the server can answer and write, with the reasons; never touches disk or mount."""
@@ -103,12 +127,15 @@ class Status:
             "budget_mb": _mb(usage.max_bytes),
         }
 
+    def _scan_part(self) -> dict[str, Any]:
+        done = self._scanner.progress.last_success
+        return {"last_scan": iso(done) if done else None}
+
     def _index_part(self) -> dict[str, Any]:
         counts, usage, progress = self._index.counts(), self._index.usage(), self._scanner.progress
         return {
             "notes": counts.notes,
             "attachments": counts.attachments,
-            "last_scan": iso(progress.last_success) if progress.last_success else None,
             "scan_seconds": round(progress.last_seconds, 2) if progress.last_seconds else None,
             "scanning": f"{progress.done}/{progress.total}"
             if progress.phase == "reading"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Generic, TypeVar
 
-from server.access import Access
+from server.access.decision import Access
 from server.errors import InvalidRequest
 from server.index.changes import Changed
 from server.index.store import Index
 from server.index.vocabulary import Property, Sort, Tag, in_scope
-from server.models import Caller
+from server.models import Caller, NotePath
 from server.service.freshness import Clock, Freshness, iso_ns
 from server.vault.obsidian import ObsidianLinks
 from server.vault.paths import parse_folder
@@ -80,12 +80,12 @@ class Vocabulary:
         offset: int,
     ) -> Page[Tag]:
         """The tags of the notes that the caller may see."""
-        folders = self._folders(caller, scope)
+        sees, inside = self._access.sees(caller), self._scope(caller, scope)
 
         def run() -> Page[Tag]:
             wanted = prefix.strip().lstrip("#")
             found, total = self._index.tags(
-                wanted, folders(), sort=sort, limit=limit, offset=offset
+                wanted, sees, inside, sort=sort, limit=limit, offset=offset
             )
             return Page(found, total, self._clock.now())
 
@@ -102,12 +102,13 @@ class Vocabulary:
         offset: int,
     ) -> Page[Property]:
         """The properties of the notes that the caller may see."""
-        folders = self._folders(caller, scope)
+        sees, inside = self._access.sees(caller), self._scope(caller, scope)
 
         def run() -> Page[Property]:
             found, total = self._index.properties(
-                prefix.strip(), folders(), sort=sort, limit=limit, offset=offset, values=_VALUES
-            )
+                prefix.strip(), sees, inside,
+                sort=sort, limit=limit, offset=offset, values=_VALUES,
+            )  # fmt: skip
             return Page(found, total, self._clock.now())
 
         return await self._local.run_async(Deadline.after(_TIMEOUT), run)
@@ -116,8 +117,7 @@ class Vocabulary:
         self, caller: Caller, since: str, *, scope: Sequence[str], limit: int, offset: int
     ) -> Changes:
         """What became of notes since a moment, the latest first."""
-        self._access.require(caller, "read", "")
-        sees, inside = self._access.sees(caller), in_scope([parse_folder(raw) for raw in scope])
+        sees, inside = self._access.sees(caller), in_scope(self._scope(caller, scope))
         since_ns = moment(since, self._now())
 
         def run() -> Changes:
@@ -137,11 +137,12 @@ class Vocabulary:
 
         return await self._local.run_async(Deadline.after(_TIMEOUT), run)
 
-    def _folders(self, caller: Caller, scope: Sequence[str]) -> Callable[[], frozenset[int] | None]:
-        """What finds the folders that count; the scope is checked at once."""
-        self._access.require(caller, "read", "")
-        sees, parsed = self._access.sees(caller), [parse_folder(raw) for raw in scope]
-        return lambda: self._index.folders(sees, parsed)
+    def _scope(self, caller: Caller, scope: Sequence[str]) -> list[NotePath]:
+        """The folders that count. Raises `PermissionDenied` for one with nothing to be read."""
+        parsed = [parse_folder(raw) for raw in scope]
+        for folder in parsed:
+            self._access.require_reach(caller, folder)
+        return parsed
 
 
 def moment(since: str, now_ns: int) -> int:

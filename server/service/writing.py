@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from server.access import Access
+from server.access.decision import Access
 from server.errors import InvalidRequest, TooLarge
-from server.models import Caller, Content, NotePath, etag_of
+from server.models import Caller, Content, NotePath, etag_of, path_key
 from server.service.editing import Batch, Edit, Editing
 from server.service.making import Grounds, Making, Request
 from server.service.once import AboutTo, Once
 from server.service.texts import diff_of, encoded, head
 from server.vault.obsidian import ObsidianLinks
-from server.vault.paths import parse_note_path, path_key
+from server.vault.paths import parse_note_path
 from server.vault.vault import Vault
 
 MOST_EDITS = 100
@@ -25,6 +25,7 @@ class Edited:
     notes: Sequence[Mapping[str, Any]]
     diff: str
     dry_run: bool | None
+    pending: dict[str, Any] | None = None
 
 
 class Writing:
@@ -71,7 +72,7 @@ class Writing:
             edit = await self._editing.edit(
                 caller, "note_upsert", path, change, kind="append", about_to=about_to
             )
-            return self._told(edit, diff=False)
+            return self._told(caller, edit, diff=False)
 
         request = {"path": path, "content": content, "frontmatter": frontmatter}
         return await self._once.run(caller, key, "note_upsert", request, path, make)
@@ -86,7 +87,7 @@ class Writing:
             edit = await self._editing.edit(
                 caller, "note_write", path, made, kind=request.mode or "write", about_to=about_to
             )
-            return self._told(edit, diff=False, merged=made.merged)
+            return self._told(caller, edit, diff=False, merged=made.merged)
 
         fields = (path, request.content, request.mode, request.frontmatter, request.if_match)
         return await self._once.run(caller, key, "note_write", {"fields": fields}, path, make)
@@ -96,7 +97,7 @@ class Writing:
         path = parse_note_path(request.path)
         made = Making(self._grounds, caller, path, request)
         edit = await self._editing.edit(caller, "note_patch", path, made, kind="patch")
-        return self._told(edit, diff=True, merged=made.merged)
+        return self._told(caller, edit, diff=True, merged=made.merged)
 
     async def edit_many(self, caller: Caller, requests: Sequence[Request]) -> Edited:
         """Apply edits to several notes, all or none; several to one note follow each other."""
@@ -126,10 +127,10 @@ class Writing:
             for path, data in after.items():
                 if data != before[path]:
                     batch.replace(path, before[path], data)
-            return batch, self._summed(before, after)
+            return batch, self._summed(caller, before, after)
 
-        told, done = await self._editing.apply(caller, "notes_edit", make)
-        return told if done else replace(told, dry_run=True)
+        told, fate = await self._editing.apply(caller, "notes_edit", make)
+        return replace(told, **fate.marks)
 
     def _body(self, content: str) -> bytes:
         body = encoded(content)
@@ -140,9 +141,12 @@ class Writing:
             )
         return body
 
-    def _told(self, edit: Edit, *, diff: bool, merged: bool = False) -> dict[str, Any]:
+    def _told(
+        self, caller: Caller, edit: Edit, *, diff: bool, merged: bool = False
+    ) -> dict[str, Any]:
         shown = None
-        if edit.changed and (diff or edit.dry_run):
+        # A diff quotes the note: who may only write gets none.
+        if edit.changed and (diff or edit.dry_run) and self._access.sees(caller)(edit.path):
             shown = diff_of([(edit.path, edit.before, edit.after)])
         return {
             "path": edit.path,
@@ -154,13 +158,17 @@ class Writing:
             "uploaded": edit.uploaded,
             "merged": merged or None,
             "dry_run": edit.dry_run or None,
+            "pending": edit.pending,
             "version": edit.version,
             "diff": shown,
             "obsidian_url": self._obsidian().url(edit.path),
         }
 
     def _summed(
-        self, before: Mapping[NotePath, bytes | None], after: Mapping[NotePath, bytes]
+        self,
+        caller: Caller,
+        before: Mapping[NotePath, bytes | None],
+        after: Mapping[NotePath, bytes],
     ) -> Edited:
         changed = [path for path in after if after[path] != before[path]]
         notes = [
@@ -171,4 +179,7 @@ class Writing:
             }
             for path in changed
         ]
-        return Edited(notes, diff_of([(path, before[path], after[path]) for path in changed]), None)
+        sees = self._access.sees(caller)
+        readable = [path for path in changed if sees(path)]
+        diff = diff_of([(path, before[path], after[path]) for path in readable])
+        return Edited(notes, diff, None)

@@ -9,7 +9,7 @@ import os
 import stat as st
 import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn
@@ -23,8 +23,11 @@ from server.errors import (
     Unavailable,
     VaultError,
 )
-from server.models import Content, Entry, FileStat, kind_of
-from server.vault.paths import is_hidden, path_key
+from server.models import Content, Entry, FileStat, kind_of, path_key
+from server.vault.paths import is_hidden
+
+Permit = Callable[[str], None]
+"""Asked with a path as symbolic links resolve it; raises to keep everybody away from it."""
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_LINKS = 16
@@ -131,13 +134,16 @@ def fail(error: OSError, what: str = "The vault") -> NoReturn:
 
 
 @contextmanager
-def spot(root: Root, path: str, *, make_folders: bool = False) -> Iterator[Spot]:
+def spot(
+    root: Root, path: str, *, make_folders: bool = False, permit: Permit | None = None
+) -> Iterator[Spot]:
     """Find `path` below the root whatever its Unicode form or case; follow only links that stay inside.
 
     A missing last name gives `exists=False`; a missing folder raises `NotFound` unless
-    `make_folders`. Raises `PathNotAllowed` for links that leave the vault.
+    `make_folders`. Raises `PathNotAllowed` for links that leave the vault. `permit` is asked before
+    anything can be told of where a link leads, or made there.
     """
-    walk = _Walk(root, make_folders)
+    walk = _Walk(root, make_folders, permit)
     try:
         yield walk.to(path)
     except OSError as error:
@@ -149,9 +155,10 @@ def spot(root: Root, path: str, *, make_folders: bool = False) -> Iterator[Spot]
 class _Walk:
     """Steps from the root to a path one name at a time, never trusting the kernel to stay inside."""
 
-    def __init__(self, root: Root, make_folders: bool) -> None:
+    def __init__(self, root: Root, make_folders: bool, permit: Permit | None) -> None:
         self._root = root
         self._make = make_folders
+        self._permit = permit
         self._fds: list[int] = [os.dup(root.fd)]
         self._names: list[str] = []
         self._links = 0
@@ -167,17 +174,28 @@ class _Walk:
             name = todo.pop(0)
             if name == "..":
                 self._up()
+                if not todo:
+                    # A link to a folder above, which is found like any other from the one it is in.
+                    todo.append(self._up())
                 continue
             found = _match(self._fds[-1], name)
             if found is not None and (target := self._link(found)) is not None:
                 todo[:0] = target
+                self._ask(todo)
                 continue
             if not todo:
                 final = found or name
+                self._ask([final])
                 return Spot(
                     self._fds[-1], final, "/".join([*self._names, final]), found is not None
                 )
+            if found is None:
+                self._ask([name, *todo])
             self._down(found, name, path)
+
+    def _ask(self, rest: list[str]) -> None:
+        if self._permit is not None and ".." not in rest:
+            self._permit(unicodedata.normalize("NFC", "/".join([*self._names, *rest])))
 
     def _down(self, found: str | None, name: str, path: str) -> None:
         if found is None:
@@ -189,11 +207,11 @@ class _Walk:
         self._fds.append(os.open(found, _FOLDER, dir_fd=self._fds[-1]))
         self._names.append(found)
 
-    def _up(self) -> None:
+    def _up(self) -> str:
         if len(self._fds) == 1:
             raise PathNotAllowed("A symbolic link leads out of the vault.", "Use the real path.")
         os.close(self._fds.pop())
-        self._names.pop()
+        return self._names.pop()
 
     def _link(self, name: str) -> list[str] | None:
         """The components a symbolic link stands for; None when `name` isn't one."""
@@ -210,9 +228,19 @@ class _Walk:
             while len(self._fds) > 1:
                 self._up()
         parts = [part for part in target.split("/") if part not in ("", ".")]
-        if self._links > _MAX_LINKS or not parts or any(is_hidden(p) and p != ".." for p in parts):
+        hidden = any(is_hidden(part) and part != ".." for part in parts)
+        # Bytes that are no text would break every answer that names the file.
+        if self._links > _MAX_LINKS or not parts or hidden or not _is_text(target):
             raise PathNotAllowed("A symbolic link leads where nobody may go.", "Use the real path.")
         return parts
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _match(folder: int, name: str) -> str | None:
@@ -330,9 +358,10 @@ def entry_at(at: Spot) -> Entry | None:
 def list_folder(root: Root, disk: str) -> list[Entry]:
     """The visible entries of one folder, unsorted. Raises on any error but a vanished entry."""
     try:
-        fd = os.open(
-            disk or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root.fd
-        )
+        fd = _open_folder(root, disk)
+    except NotADirectoryError:
+        # It was a folder when it was seen: whoever put a link in its place has taken it away.
+        raise NotFound("A folder is not there.", "List the folder above to see what is.") from None
     except OSError as error:
         fail(error, "A folder")
     try:
@@ -344,17 +373,29 @@ def list_folder(root: Root, disk: str) -> list[Entry]:
         os.close(fd)
 
 
+def _open_folder(root: Root, disk: str) -> int:
+    """Open a folder name by name: in one step the kernel would follow a link on the way to it."""
+    at = os.dup(root.fd)
+    try:
+        for name in disk.split("/") if disk else ():
+            below = os.open(name, _FOLDER, dir_fd=at)
+            os.close(at)
+            at = below
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
+    finally:
+        os.close(at)
+
+
 def _entry(root: Root, folder: str, item: "os.DirEntry[str]") -> Entry | None:
-    if is_hidden(item.name):
+    if is_hidden(item.name) or not _is_text(item.name):
         return None
     disk = f"{folder}/{item.name}" if folder else item.name
     try:
         path = unicodedata.normalize("NFC", disk)
-        path.encode("utf-8")
         stat = item.stat(follow_symlinks=False)
         if st.S_ISLNK(stat.st_mode):
             return _linked_file(root, path, disk)
-    except (FileNotFoundError, UnicodeEncodeError):
+    except FileNotFoundError:
         return None
     if st.S_ISDIR(stat.st_mode):
         return Entry(path, disk, "folder", FileStat(0, stat.st_mtime_ns))
@@ -368,6 +409,8 @@ def _linked_file(root: Root, path: str, disk: str) -> Entry | None:
     try:
         with spot(root, disk) as at:
             stat = os.stat(at.name, dir_fd=at.folder, follow_symlinks=False)
-    except (NotFound, PathNotAllowed, Ambiguous):
+    except (NotFound, PathNotAllowed, InvalidPath, Ambiguous):
         return None
-    return Entry(path, disk, kind_of(disk), stat_of(stat)) if st.S_ISREG(stat.st_mode) else None
+    if not st.S_ISREG(stat.st_mode):
+        return None
+    return Entry(path, disk, kind_of(disk), stat_of(stat), unicodedata.normalize("NFC", at.disk))

@@ -14,6 +14,13 @@ MAX_NAME_BYTES = 240
 """Below the usual 255, so that a temporary name beside the note still fits."""
 UNLINKABLE = '*"\\<>:|?#^[]'
 """Characters that Obsidian can't have in a name, or can't link to."""
+DEVICES = frozenset(
+    {
+        *("CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"),
+        *(f"{port}{number}" for port in ("COM", "LPT") for number in "123456789¹²³"),
+    }
+)
+"""Names that Windows keeps for devices, whatever their ending: no sync can bring them there."""
 
 
 def parse_path(raw: str, *, creating: bool = False) -> NotePath:
@@ -38,11 +45,6 @@ def parse_folder(raw: str | None) -> NotePath:
     """Validate a folder's path; None, '' and '/' are the vault's root, written ''."""
     path = (raw or "").rstrip("/")
     return parse_path(path) if path else NotePath("")
-
-
-def path_key(path: str) -> str:
-    """What two spellings of one path have in common: NFC and case folded."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
 def is_hidden(name: str) -> bool:
@@ -103,4 +105,9 @@ def check_new_name(name: str) -> None:
     if name != name.strip() or name.endswith("."):
         raise InvalidPath(
             "A new name can't begin or end with a space, or end with a dot.", "Trim the name."
+        )
+    stem = name.partition(".")[0].strip()
+    if stem.upper() in DEVICES:
+        raise InvalidPath(
+            f"A new name can't be {stem!r}: Windows keeps it for a device.", "Choose another name."
         )

@@ -20,10 +20,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from server.errors import Conflict, InvalidPath, Timeout, TooLarge, Unavailable, VaultError
+from server.errors import (
+    Conflict,
+    InvalidPath,
+    PermissionDenied,
+    Timeout,
+    TooLarge,
+    Unavailable,
+    VaultError,
+)
 from server.models import Content, NotePath, etag_of
 from server.telemetry import log
 from server.vault import files
+from server.vault.files import Permit
 from server.vault.relocation import Place
 from server.vault.steps import (
     Move,
@@ -42,6 +51,7 @@ __all__ = ["Move", "Outcome", "Plan", "Plans", "Remove", "Replace", "Step"]
 
 MAX_BYTES = 512 << 20
 _STEP_SECONDS = 120.0
+TRASH = ".trash/"
 
 
 Outcome = Written | Moved | Place
@@ -69,15 +79,26 @@ class Plans:
         self._running: set[str] = set()
         folder.mkdir(parents=True, exist_ok=True)
 
-    def carry_out(self, steps: Sequence[Step], deadline: Deadline) -> None:
-        """Make every step. Raises what the first failed one raised, with all steps taken back.
+    def carry_out(
+        self,
+        steps: Sequence[Step],
+        deadline: Deadline,
+        *,
+        permit: Permit | None = None,
+        on_step: Callable[[int], None] = lambda _done: None,
+    ) -> None:
+        """Make every step; `on_step` learns before each how many are made.
+
+        Raises what the first failed one raised, with all steps taken back.
+
+        `permit` is asked with the path that each step really touches; the trash is everybody's.
 
         Raises `OutcomeOpen` when the mount failed on the way: it is settled when that is back.
         """
         name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:12]}"
         # On file only when it can begin: one that had to wait too long must not be settled later.
         with self._vault.hold(paths_of(steps), deadline), self._own(name):
-            self._run(self._store(steps, name), deadline)
+            self._run(self._store(steps, name), deadline, _outside_trash(permit), on_step)
 
     @contextmanager
     def _own(self, name: str) -> Iterator[None]:
@@ -90,20 +111,27 @@ class Plans:
             with self._lock:
                 self._running.discard(name)
 
-    def _run(self, plan: Plan, deadline: Deadline) -> None:
+    def _run(
+        self,
+        plan: Plan,
+        deadline: Deadline,
+        permit: Permit | None,
+        on_step: Callable[[int], None],
+    ) -> None:
         done: list[Step] = []
         tried: Step | None = None
         try:
-            for step in plan.steps:
+            for number, step in enumerate(plan.steps):
                 deadline.check()
+                on_step(number)
                 tried = step
-                if self._make(step, deadline):
+                if self._make(step, deadline, permit=permit):
                     done.append(step)
                 tried = None
         except files.OutcomeOpen:
             raise
         except VaultError as error:
-            if isinstance(tried, Replace):
+            if isinstance(tried, Replace) and not isinstance(error, PermissionDenied):
                 # A write that failed may have put its content there all the same.
                 done.append(tried)
             self._take_back(plan, done, error)
@@ -160,23 +188,38 @@ class Plans:
             # Somebody changed it since: the rest is still worth finishing.
             log(logging.WARNING, "a step of a batch no longer fits", why=error.message)
 
-    def _make(self, step: Step, deadline: Deadline, *, again: bool = False) -> bool:
+    def _make(
+        self,
+        step: Step,
+        deadline: Deadline,
+        *,
+        again: bool = False,
+        permit: Permit | None = None,
+    ) -> bool:
         """Make a step; False when it was made already."""
         match step:
             case Replace(path, before, after):
-                return self._replace(path, before, after, deadline)
+                return self._replace(path, before, after, deadline, permit)
             case Move(old, new):
-                return self._move(old, new, deadline, again)
+                return self._move(old, new, deadline, again, permit)
             case Remove(path, before):
-                found = self._vault.read_held(NotePath(path))
+                found = self._vault.read_held(NotePath(path), permit=permit)
                 if found is None:
                     return False
                 if found.content.data != before:
                     raise _changed(path, found.content)
-                self._on_outcome(self._vault.remove_held(path, etag_of(before), deadline))
+                gone = self._vault.remove_held(path, etag_of(before), deadline, permit=permit)
+                self._on_outcome(gone)
                 return True
 
-    def _replace(self, path: str, before: bytes | None, after: bytes, deadline: Deadline) -> bool:
+    def _replace(
+        self,
+        path: str,
+        before: bytes | None,
+        after: bytes,
+        deadline: Deadline,
+        permit: Permit | None,
+    ) -> bool:
         def change(current: Content | None) -> bytes:
             now = current.data if current else None
             if current is not None and now == after:
@@ -186,12 +229,15 @@ class Plans:
             return after
 
         try:
-            self._on_outcome(self._vault.edit_held(NotePath(path), change, deadline))
+            held = self._vault.edit_held(NotePath(path), change, deadline, permit=permit)
+            self._on_outcome(held)
         except _MadeError:
             return False
         return True
 
-    def _move(self, old: str, new: str, deadline: Deadline, again: bool) -> bool:
+    def _move(
+        self, old: str, new: str, deadline: Deadline, again: bool, permit: Permit | None
+    ) -> bool:
         source, target = self._vault.find(old), self._vault.find(new)
         if source is None and target is not None:
             # The crash may have come before the journal knew.
@@ -202,7 +248,7 @@ class Plans:
             if etag is not None:
                 self._on_outcome(self._vault.remove_held(old, etag, deadline))
                 return True
-        self._on_outcome(self._vault.move_held(old, new, deadline))
+        self._on_outcome(self._vault.move_held(old, new, deadline, permit=permit))
         return True
 
     def _half_moved(self, old: str, new: str) -> str | None:
@@ -276,6 +322,12 @@ class Plans:
             elif file.suffix in (".plan", ".back") and (steps := _load(file)) is not None:
                 found.append(Plan(file.stem, steps, file, file.suffix == ".back"))
         return found
+
+
+def _outside_trash(permit: Permit | None) -> Permit | None:
+    if permit is None:
+        return None
+    return lambda path: None if path.startswith(TRASH) else permit(path)
 
 
 class _MadeError(Exception):

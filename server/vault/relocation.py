@@ -29,18 +29,25 @@ class Place:
     stat: FileStat
 
 
-def move(pin: Pin, writer: Writer, old: str, new: str, deadline: Deadline) -> tuple[Place, Place]:
+def move(
+    pin: Pin,
+    writer: Writer,
+    old: str,
+    new: str,
+    deadline: Deadline,
+    permit: files.Permit | None = None,
+) -> tuple[Place, Place]:
     """Give a file or folder another path; what it was and what it is now.
 
     Raises `NotFound` when there is nothing at `old`, `Conflict` when there is something at `new`.
     """
     _refresh(pin, writer, new)
-    with files.spot(pin.root, old) as source:
+    with files.spot(pin.root, old, permit=permit) as source:
         if not source.exists:
             raise NotFound(f"{old!r} is not there.", "List the folder to see what is.")
         before = place_of(source)
         _check_outside(source.disk, new)
-        with files.spot(pin.root, new, make_folders=True) as target:
+        with files.spot(pin.root, new, make_folders=True, permit=permit) as target:
             _check_outside(source.disk, target.disk)
             name = new.rpartition("/")[2]
             above = target.disk.rpartition("/")[0]
@@ -54,10 +61,18 @@ def move(pin: Pin, writer: Writer, old: str, new: str, deadline: Deadline) -> tu
     return before, after
 
 
-def remove(pin: Pin, writer: Writer, path: str, etag: str, limit: int, deadline: Deadline) -> Place:
+def remove(
+    pin: Pin,
+    writer: Writer,
+    path: str,
+    etag: str,
+    limit: int,
+    deadline: Deadline,
+    permit: files.Permit | None = None,
+) -> Place:
     """Delete a file for good. Raises `BaseChanged` unless its content has this etag."""
     _refresh(pin, writer, path)
-    with files.spot(pin.root, path) as at:
+    with files.spot(pin.root, path, permit=permit) as at:
         if not at.exists:
             raise NotFound(f"{path!r} is not there.", "List the folder to see what is.")
         gone = place_of(at)

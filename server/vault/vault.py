@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from server.errors import Conflict, NotFound, TooLarge, VaultError
-from server.models import Content, Entry, NotePath, etag_of, kind_of
+from server.models import Content, Entry, NotePath, etag_of, kind_of, path_key
 from server.telemetry import Telemetry, log
 from server.vault import files, relocation
+from server.vault.aliases import Aliases
+from server.vault.files import Permit
 from server.vault.guard import Guard, Pin
 from server.vault.journal import Journal, Record
 from server.vault.locks import PathLocks
-from server.vault.paths import path_key
 from server.vault.turns import Turns
 from server.vault.writers import BaseChanged, Replacement, Writer
 from server.workers import Deadline
@@ -77,9 +78,11 @@ class Vault:
         *,
         max_bytes: int,
         max_attachment_bytes: int = 0,
+        aliases: Aliases | None = None,
     ) -> None:
         """`max_bytes` limits notes, and other files unless theirs is larger."""
         self.guard = guard
+        self.aliases = aliases or Aliases()
         self._journal = journal
         self.choose_writer = choose_writer
         self._telemetry = telemetry
@@ -90,26 +93,40 @@ class Vault:
         self.generations: dict[str, int] = {}
         """Which pin a journalled write was made under, by record id; lost with the process."""
 
-    def read(self, path: NotePath) -> Found | None:
-        """The file at `path`, found in any Unicode form or case; None when there is none."""
-        return self._guarded(lambda pin: self._read_apart(pin, path))
+    def read(self, path: NotePath, *, permit: Permit | None = None) -> Found | None:
+        """The file at `path`, found in any Unicode form or case; None when there is none.
 
-    def stat(self, path: NotePath) -> Entry | None:
+        Here and below, `permit` is asked with the path that symbolic links lead to, before
+        anything is read, made or told; it raises `PermissionDenied`.
+        """
+        return self._guarded(lambda pin: self._read_apart(pin, path, permit))
+
+    def stat(self, path: NotePath, *, permit: Permit | None = None) -> Entry | None:
         """What a scan would see of `path` now; None when there is no file."""
-        return self._guarded(lambda pin: self._stat(pin, path))
+        return self._guarded(lambda pin: self._stat(pin, path, permit))
 
     def list_folder(self, disk: str) -> list[Entry]:
         """The visible entries of a folder, spelled as on disk."""
-        return self._guarded(lambda pin: files.list_folder(pin.root, disk))
+        turn = self.aliases.turn()
+        found = self._guarded(lambda pin: files.list_folder(pin.root, disk))
+        self.aliases.learn(disk, found, turn)
+        return found
 
-    def edit(self, path: NotePath, change: Change, deadline: Deadline) -> Written:
+    def edit(
+        self,
+        path: NotePath,
+        change: Change,
+        deadline: Deadline,
+        *,
+        permit: Permit | None = None,
+    ) -> Written:
         """Replace a file's content by `change(content)`, so that no other writer's work is lost.
 
         Raises `Conflict` when others keep changing it, `Unavailable` or `Timeout` with nothing
         written, and whatever `change` raises.
         """
         with self.hold([path], deadline):
-            return self.edit_held(path, change, deadline)
+            return self.edit_held(path, change, deadline, permit=permit)
 
     @contextmanager
     def hold(self, paths: Iterable[str], deadline: Deadline) -> Iterator[None]:
@@ -124,25 +141,36 @@ class Vault:
                 stack.enter_context(self._locks.hold(key, deadline))
             yield
 
-    def edit_held(self, path: NotePath, change: Change, deadline: Deadline) -> Written:
+    def edit_held(
+        self,
+        path: NotePath,
+        change: Change,
+        deadline: Deadline,
+        *,
+        permit: Permit | None = None,
+    ) -> Written:
         """`edit` for who holds the path already."""
         for attempt in range(_ATTEMPTS):
             deadline.check()
             try:
-                return self._guarded(lambda pin: self._try_edit(pin, path, change, deadline))
+                return self._guarded(
+                    lambda pin: self._try_edit(pin, path, change, deadline, permit)
+                )
             except BaseChanged:
                 time.sleep(min(0.001 * 2**attempt, 0.1))
         raise _unsteady(path)
 
-    def read_held(self, path: NotePath) -> Found | None:
+    def read_held(self, path: NotePath, *, permit: Permit | None = None) -> Found | None:
         """`read` for who holds the path already."""
-        return self._guarded(lambda pin: self._read(pin, path))
+        return self._guarded(lambda pin: self._read(pin, path, permit))
 
-    def find(self, path: str) -> relocation.Place | None:
+    def find(self, path: str, *, permit: Permit | None = None) -> relocation.Place | None:
         """What is at a path, a folder too; None when there is nothing."""
-        return self._guarded(lambda pin: self._find(pin, path))
+        return self._guarded(lambda pin: self._find(pin, path, permit))
 
-    def move_held(self, old: str, new: str, deadline: Deadline) -> "Moved":
+    def move_held(
+        self, old: str, new: str, deadline: Deadline, *, permit: Permit | None = None
+    ) -> "Moved":
         """Give a file or folder that the caller holds another path.
 
         Raises `NotFound`, `Conflict` when something is there already, or `Unavailable`.
@@ -150,7 +178,7 @@ class Vault:
 
         def run(pin: Pin) -> Moved:
             writer = self.choose_writer(pin)
-            before, after = relocation.move(pin, writer, old, new, deadline)
+            before, after = relocation.move(pin, writer, old, new, deadline, permit)
             self._journal.lay(after.disk)
             # What waits to be known safe has to come true at its new place.
             self.redirect(before.disk, after.disk)
@@ -158,13 +186,16 @@ class Vault:
 
         return self._guarded(run)
 
-    def remove_held(self, path: str, etag: str, deadline: Deadline) -> relocation.Place:
+    def remove_held(
+        self, path: str, etag: str, deadline: Deadline, *, permit: Permit | None = None
+    ) -> relocation.Place:
         """Delete a file that the caller holds. Raises `Conflict` unless it has this etag."""
 
         def run(pin: Pin) -> relocation.Place:
             writer = self.choose_writer(pin)
             try:
-                gone = relocation.remove(pin, writer, path, etag, self._limit(path), deadline)
+                limit = self._limit(path)
+                gone = relocation.remove(pin, writer, path, etag, limit, deadline, permit)
             except BaseChanged:
                 raise _unsteady(path) from None
             self.redirect(gone.disk, None)
@@ -172,9 +203,9 @@ class Vault:
 
         return self._guarded(run)
 
-    def _find(self, pin: Pin, path: str) -> relocation.Place | None:
+    def _find(self, pin: Pin, path: str, permit: Permit | None) -> relocation.Place | None:
         try:
-            with files.spot(pin.root, path) as at:
+            with files.spot(pin.root, path, permit=permit) as at:
                 return relocation.place_of(at) if at.exists else None
         except NotFound:
             return None
@@ -214,16 +245,16 @@ class Vault:
             self.guard.suspect(translated)
             raise translated from error
 
-    def _read_apart(self, pin: Pin, path: NotePath) -> Found | None:
+    def _read_apart(self, pin: Pin, path: NotePath, permit: Permit | None) -> Found | None:
         if not pin.is_rclone:
-            return self._read(pin, path)
+            return self._read(pin, path, permit)
         # rclone may lose a write whose note is closed by a reader after the rename: keep ours apart.
         with self._locks.hold(path_key(path), Deadline.after(_READ_PATIENCE)):
-            return self._read(pin, path)
+            return self._read(pin, path, permit)
 
-    def _read(self, pin: Pin, path: str) -> Found | None:
+    def _read(self, pin: Pin, path: str, permit: Permit | None = None) -> Found | None:
         try:
-            with files.spot(pin.root, path) as at:
+            with files.spot(pin.root, path, permit=permit) as at:
                 content = self._read_fresh(pin, at) if at.exists else None
         except NotFound:
             return None
@@ -241,15 +272,22 @@ class Vault:
     def _limit(self, path: str) -> int:
         return self._max_bytes if kind_of(path) == "note" else self._max_attachment_bytes
 
-    def _stat(self, pin: Pin, path: str) -> Entry | None:
+    def _stat(self, pin: Pin, path: str, permit: Permit | None) -> Entry | None:
         try:
-            with files.spot(pin.root, path) as at:
+            with files.spot(pin.root, path, permit=permit) as at:
                 return files.entry_at(at) if at.exists else None
         except NotFound:
             return None
 
-    def _try_edit(self, pin: Pin, path: NotePath, change: Change, deadline: Deadline) -> Written:
-        found = self._read(pin, path)
+    def _try_edit(
+        self,
+        pin: Pin,
+        path: NotePath,
+        change: Change,
+        deadline: Deadline,
+        permit: Permit | None,
+    ) -> Written:
+        found = self._read(pin, path, permit)
         base = found.content if found else None
         data = change(base)
         limit = self._limit(found.disk if found else path)
@@ -258,7 +296,7 @@ class Vault:
                 f"The note would have {len(data):,} bytes; {limit:,} is the limit.",
                 "Start a new note and link to it.",
             )
-        with files.spot(pin.root, path, make_folders=True) as at:
+        with files.spot(pin.root, path, make_folders=True, permit=permit) as at:
             temp = f".{uuid.uuid4().hex[:12]}.vault-mcp.tmp"
             return self._commit(Replacement(pin, at, base, data, temp), deadline)
 

@@ -50,7 +50,7 @@ class Target:
 
 
 @asynccontextmanager
-async def connected(door: Door, target: Target) -> AsyncIterator[Client]:
+async def connected(door: Door, target: Target, **options: Any) -> AsyncIterator[Client]:
     """The SDK's own client; `auto` asks the server what it speaks and takes the newest."""
     reach: dict[str, Any] = {
         "http": target.url,
@@ -60,7 +60,7 @@ async def connected(door: Door, target: Target) -> AsyncIterator[Client]:
         "memory": target.server,
     }
     mode = "legacy" if door.era == "session" else "auto"
-    async with Client(reach[door.transport], mode=mode, cache=None) as client:
+    async with Client(reach[door.transport], mode=mode, cache=None, **options) as client:
         yield client
 
 
@@ -91,10 +91,10 @@ class Running:
         assert self.process.poll() is None, "".join(self.said)
         return False
 
-    def end(self, seconds: float = 20) -> tuple[int, str]:
+    def end(self, seconds: float = 30) -> tuple[int, str]:
         """Wait for its end: the exit code and everything it said."""
         code = self.process.wait(seconds)
-        self._listener.join(5)
+        self._listener.join(20)
         return code, "".join(self.said)
 
 
@@ -111,7 +111,7 @@ def running(*arguments: str, command: Sequence[str] = SAMPLE, **popen: Any) -> I
                 stream.close()
 
 
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def until(condition: Callable[[], bool], seconds: float = 30) -> None:
     """Wait for a condition, not for a time."""
     end = time.monotonic() + seconds
     while not condition():
@@ -121,7 +121,7 @@ def until(condition: Callable[[], bool], seconds: float = 20) -> None:
 
 async def until_counted(client: Client, name: str, number: int) -> None:
     """Wait until the sample's counter has reached a number."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(30):
         while True:
             result = await client.call_tool("seen", {})
             assert result.structured_content is not None

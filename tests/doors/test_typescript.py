@@ -13,32 +13,20 @@ from typing import Any
 
 import pytest
 
+from tests.npm import install
+
 SOURCES = Path(__file__).with_name("typescript")
 CLIENTS = [("v1", "session"), ("v2", "session"), ("v2", "modern")]
 
 
-def _missing(reason: str) -> None:
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
 @pytest.fixture(scope="session")
 def clients(pytestconfig: pytest.Config) -> Path:
-    """A folder with the clients installed; kept between runs."""
-    if not (shutil.which("node") and shutil.which("npm")):
-        _missing("node and npm are not installed")
-    folder = Path(pytestconfig.cache.mkdir("typescript")) if pytestconfig.cache else SOURCES
-    wanted = (SOURCES / "package.json").read_text()
-    stamp = folder / "installed.json"
-    if not stamp.exists() or stamp.read_text() != wanted:
-        (folder / "package.json").write_text(wanted)
-        install = ["npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"]
-        done = subprocess.run(install, cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode:
-            _missing(f"npm install failed: {done.stderr[-500:]}")
-        stamp.write_text(wanted)
-    shutil.copy(SOURCES / "client.mjs", folder)
+    """A folder with the clients installed."""
+    folder = install(pytestconfig, SOURCES)
+    # Renamed into its place: another worker may be running it.
+    fresh = folder / f"client-{os.getpid()}.mjs"
+    shutil.copy(SOURCES / "client.mjs", fresh)
+    fresh.rename(folder / "client.mjs")
     return folder
 
 

@@ -50,7 +50,7 @@ def fill(folder: Path) -> None:
 def environ(vault: Path, state: Path) -> dict[str, str]:
     return {
         "VAULT_PATH": str(vault), "STATE_DIR": str(state), "SCAN_INTERVAL": "1",
-        "TOOLSETS": ",".join(TOOLSETS),
+        "TOOLSETS": ",".join(TOOLSETS), "CALLS_PER_SECOND": "0", "CONCURRENT_CALLS": "0",
     }  # fmt: skip
 
 

@@ -69,7 +69,7 @@ class FakeDrive:
         self._guard = guard(self._process, self.lifetime)
         self.env = self._environment(tls / "ca.pem")
         try:
-            wait_for(self._answers, 20, "fakedrive")
+            wait_for(self._answers, 30, "fakedrive")
         except BaseException:
             self.__exit__()
             raise
@@ -77,7 +77,7 @@ class FakeDrive:
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(20)
         release(self._guard)
 
     def admin(self, endpoint: str, body: bytes = b"", **query: object) -> Any:
@@ -199,7 +199,7 @@ class Mount:
         )
         self._guard = guard(self._process, self.lifetime, self.root)
         try:
-            wait_for(self._mounted, 20, "mount")
+            wait_for(self._mounted, 30, "mount")
         except BaseException:
             self.stop()
             raise
@@ -268,3 +268,24 @@ def is_mounted(path: Path) -> bool:
     target = str(path).replace("\\", "\\134").replace(" ", "\\040")
     table = Path("/proc/self/mountinfo").read_text()
     return any(line.split()[4] == target for line in table.splitlines())
+
+
+def whole(path: Path) -> bytes | None:
+    """What a mount hands out of a file, None unless its end and a stat after the read vouch for it."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            data = os.read(file.fileno(), 1 << 20)
+            size = os.fstat(file.fileno()).st_size
+    except OSError:
+        return None
+    return data if len(data) == size else None
+
+
+def read_whole(path: Path, seconds: float = 30) -> bytes:
+    """A file of a mount, as soon as rclone, which may just be learning of a change, hands it out."""
+
+    def found() -> tuple[bytes] | None:
+        data = whole(path)
+        return None if data is None else (data,)
+
+    return wait_for(found, seconds, str(path))[0]

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import pytest
 
@@ -17,16 +17,21 @@ T = TypeVar("T")
 
 def require(*tools: str) -> None:
     """Skip the test when a tool (a command, or a device by its path) is missing; fail it in CI."""
-    missing = [tool for tool in tools if not (os.path.exists(tool) or which(tool))]
-    if not missing:
-        return
-    reason = f"needs {', '.join(missing)}"
+    absent = [tool for tool in tools if not (os.path.exists(tool) or which(tool))]
+    if absent:
+        missing(f"needs {', '.join(absent)}")
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip the test for want of something; fail it in CI."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
 
 
-def wait_for(condition: Callable[[], T], seconds: float = 20.0, what: str = "condition") -> T:
+def wait_for(
+    condition: Callable[[], T | None], seconds: float = 30.0, what: str = "condition"
+) -> T:
     """Poll until the condition is truthy and return its value; raises `TimeoutError`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from server.access import Access
+from server.access.decision import Access
 from server.models import Caller
 from server.service.freshness import Clock
 from server.service.searching import Item, Page, Searching

@@ -29,11 +29,17 @@ class Server:
             },
             "VAULT_PATH": str(vault),
             "STATE_DIR": str(state),
+            # Load is what these tests are for.
+            "CALLS_PER_SECOND": "0",
+            "CONCURRENT_CALLS": "0",
+            "WRITE_MB_PER_HOUR": "0",
             "PORT": str(self.port),
             "SCAN_INTERVAL": "1",
-            "MOUNT_TIMEOUT": "5",
+            "MOUNT_TIMEOUT": "30",
             **environ,
         }
+        token = environ.get("AUTH_TOKEN")
+        self.bearer = {"Authorization": f"Bearer {token}"} if token else {}
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -48,9 +54,9 @@ class Server:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "server", "serve"], env=self.env, stdout=log, stderr=log
             )
-        wait_for(self.answers, 30, "server")
+        wait_for(self.answers, 60, "server")
         if ready:
-            wait_for(lambda: self.get("/readyz")[0] == 200, 60, "ready")
+            wait_for(lambda: self.get("/readyz")[0] == 200, 90, "ready")
 
     def answers(self) -> bool:
         assert self.process is not None
@@ -76,11 +82,12 @@ class Server:
             self.process.kill()
             return self.process.wait(20)
 
-    def get(self, path: str, timeout: float = 5) -> tuple[int, bytes]:
+    def get(self, path: str, timeout: float = 20) -> tuple[int, bytes]:
         try:
-            with urllib.request.urlopen(
-                f"http://127.0.0.1:{self.port}{path}", timeout=timeout
-            ) as answer:
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{self.port}{path}", headers=self.bearer
+            )
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
@@ -116,6 +123,7 @@ class Server:
                 "MCP-Protocol-Version": MODERN,
                 "Mcp-Method": "tools/call",
                 "Mcp-Name": tool,
+                **self.bearer,
             },
         )
         with urllib.request.urlopen(request, timeout=timeout) as answer:

@@ -388,6 +388,7 @@ def test_more_properties_than_a_note_can_have(agent: Agent) -> None:
     assert agent.ask("note_read", {"path": f"m-{agent.era}.md"})["exists"] is False
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.requirement("catalog.paging")
 def test_nine_megabytes_are_written_and_read_in_pages(server: Server, vault: Path) -> None:
     agent = Agent(f"http://127.0.0.1:{server.port}/mcp", "session")
@@ -515,6 +516,7 @@ def test_pages_of_long_names_leave_nothing_out(server: Server, vault: Path) -> N
         assert seen == names
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.requirement("input.huge_body")
 def test_nine_megabytes_over_stdio(tmp_path: Path) -> None:
     vault = tmp_path / "vault"

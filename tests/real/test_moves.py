@@ -19,6 +19,7 @@ import pytest
 
 from tests.contract.beds import Bed
 from tests.contract.conftest import make_bed
+from tests.drive.lab import read_whole
 from tests.drive.processes import wait_for
 from tests.oracle.links import Files, make_box, read_links
 from tests.oracle.test_moves import check
@@ -40,7 +41,7 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
 def on_disk(folder: Path) -> Files:
     """Every file, with the temporary ones, without what the server and Obsidian keep there."""
     return {
-        str(file.relative_to(folder)): file.read_bytes()
+        str(file.relative_to(folder)): read_whole(file)
         for file in folder.rglob("*")
         if file.is_file() and file.name != ".vault-mcp"
     }
@@ -147,6 +148,7 @@ def test_a_folder_moves_on_a_mount_and_on_the_backend(
         bed.elsewhere(path, data)
     # A new mount: it sees what is there.
     bed.mount.lifetime = 500
+    bed.mount.flags = ("--vfs-write-back=5s",)
     bed.mount.start()
     environ = {"RCLONE_RC": bed.rc_address} if bed.rc_address else {}
     with Server(bed.folder, tmp_path / "state", REQUIRE_MOUNT="true", **environ) as server:

@@ -440,7 +440,7 @@ def _answers(said: str) -> bool:
     if found is None:
         return False
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/healthz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/healthz", timeout=20) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

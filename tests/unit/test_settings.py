@@ -23,17 +23,55 @@ def test_defaults() -> None:
 
 
 def test_every_problem_is_listed_at_once() -> None:
-    found = problems(PORT="99999", LOG_LEVEL="loud", RCLONE_RC="tcp://x", HOST="0.0.0.0")
+    found = problems(PORT="99999", LOG_LEVEL="loud", RCLONE_RC="tcp://x", AUTH="maybe")
     text = "\n".join(found)
     for name in ("VAULT_PATH", "PORT", "LOG_LEVEL", "RCLONE_RC", "AUTH"):
         assert name in text
     assert len(found) == 5
 
 
-def test_a_reachable_host_needs_a_word_about_auth() -> None:
-    assert "AUTH" in problems(**MINIMAL, HOST="0.0.0.0")[0]
-    assert load({**MINIMAL, "HOST": "0.0.0.0", "AUTH": "none"}).auth == "none"
-    assert load({**MINIMAL, "HOST": "::1"}).auth == "none"
+def test_a_reachable_host_asks_for_tokens() -> None:
+    for host in ("0.0.0.0", "::", "192.168.1.5", "vault.example"):
+        assert load({**MINIMAL, "HOST": host}).auth == "token"
+        assert load({**MINIMAL, "HOST": host, "AUTH": "none"}).auth == "none"
+    for host in ("127.0.0.1", "::1", "localhost"):
+        assert load({**MINIMAL, "HOST": host}).auth == "none"
+        assert load({**MINIMAL, "HOST": host, "AUTH": "TOKEN"}).auth == "token"
+
+
+JWT = {"JWT_ISSUER": "https://id.example", "JWT_AUDIENCE": "vault", "JWT_JWKS": "/keys.json"}
+
+
+def test_over_stdio_tokens_are_asked_for_only_when_that_is_said() -> None:
+    for more in ({"HOST": "0.0.0.0"}, {"AUTH_TOKEN": "x" * 16}, JWT, {}):
+        assert load({**MINIMAL, **more}, door="stdio").auth == "none"
+    assert load({**MINIMAL, "AUTH": "token"}, door="stdio").auth == "token"
+
+
+def test_jwt_settings_go_together_and_ask_for_tokens() -> None:
+    assert load({**MINIMAL, **JWT}).auth == "token"
+    for name in JWT:
+        some = {key: value for key, value in JWT.items() if key != name}
+        assert problems(**MINIMAL, **some)[0].startswith("JWT_ISSUER: goes together")
+    plain = {**JWT, "JWT_JWKS": "http://id.example/keys"}
+    assert problems(**MINIMAL, **plain)[0].startswith("JWT_JWKS: must be")
+
+
+def test_logins_are_believed_from_one_address_alone() -> None:
+    assert "TRUSTED_PROXY" in problems(**MINIMAL, ADMINS="ann@example.com")[0]
+    assert "TRUSTED_PROXY" in problems(**MINIMAL, TRUSTED_PROXY="10.0.0.0/8")[0]
+    settings = load({**MINIMAL, "ADMINS": "ann@x.example, bob", "TRUSTED_PROXY": "127.0.0.1"})
+    assert settings.admins == ("ann@x.example", "bob")
+    assert describe(settings)["TRUSTED_PROXY"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("url", ["vault.example", "ftp://x", "https://x/path", 'https://x"y'])
+def test_what_is_no_public_url(url: str) -> None:
+    assert "PUBLIC_URL" in problems(**MINIMAL, PUBLIC_URL=url)[0]
+
+
+def test_a_public_url_has_no_slash_at_its_end() -> None:
+    assert load({**MINIMAL, "PUBLIC_URL": "https://v.example/"}).public_base == "https://v.example"
 
 
 def test_a_token_is_a_secret(tmp_path: Path) -> None:
@@ -47,9 +85,8 @@ def test_a_token_is_a_secret(tmp_path: Path) -> None:
     assert "s3cret" not in repr(settings)
 
 
-def test_a_short_or_missing_token_is_a_problem() -> None:
+def test_a_short_token_is_a_problem() -> None:
     assert "16 characters" in problems(**MINIMAL, AUTH_TOKEN="short")[0]
-    assert "AUTH_TOKEN" in problems(**MINIMAL, AUTH="token")[0]
 
 
 def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
@@ -88,3 +125,22 @@ def test_every_setting_is_in_the_readme() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     for name in Settings.model_fields:
         assert f"`{name.upper()}`" in readme, f"{name.upper()} is not documented"
+
+
+def test_dates_are_those_of_a_zone() -> None:
+    far = load({**MINIMAL, "TIME_ZONE": "Pacific/Kiritimati"}).now().utcoffset()
+    assert far is not None
+    assert far.total_seconds() == 14 * 3600
+    assert load(MINIMAL).now().tzinfo is not None
+
+
+@pytest.mark.parametrize("zone", ["Berlin", "../../etc/passwd", "Europe", "a\0b"])
+def test_a_zone_that_is_none_is_a_problem(zone: str) -> None:
+    assert problems(**MINIMAL, TIME_ZONE=zone)[0].startswith("TIME_ZONE: ")
+
+
+def test_repositories_have_an_owner_and_a_name() -> None:
+    settings = load({**MINIMAL, "PUBLISH_REPOS": "me/code, you/notes.x"})
+    assert settings.publish_repos == ("me/code", "you/notes.x")
+    for name in ("code", "https://example.org/me/code", "me/..", "-x/y", "me/code/more"):
+        assert "PUBLISH_REPOS" in problems(**MINIMAL, PUBLISH_REPOS=name)[0]

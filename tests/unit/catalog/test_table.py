@@ -30,8 +30,10 @@ def test_a_declaration_is_whole(op: Operation) -> None:
 @OPERATION
 def test_lists_are_bounded(op: Operation) -> None:
     for name in ("limit", "depth", "context", "max_chars", "max_chars_each"):
-        if name in op.input.model_fields:
-            bounds = {type(rule).__name__ for rule in op.input.model_fields[name].metadata}
+        field = op.input.model_fields.get(name)
+        # The context of a decision is a text.
+        if field is not None and field.annotation is int:
+            bounds = {type(rule).__name__ for rule in field.metadata}
             assert {"Ge", "Le"} <= bounds, name
 
 

@@ -67,7 +67,7 @@ def test_of_many_threads_exactly_one_may_go_on(history: History) -> None:
     start, found = threading.Barrier(8), []
 
     def work() -> None:
-        start.wait(10)
+        start.wait(30)
         found.append(claim(history).state)
 
     threads = [threading.Thread(target=work) for _ in range(8)]

@@ -117,3 +117,49 @@ def test_writers_go_on_while_it_is_tidied(tmp_path: Path) -> None:
     assert kept == made[::-1]
     assert history.usage().bytes <= 200_000
     history.close()
+
+
+def test_a_long_content_is_compressed_when_the_history_is_tidied(tmp_path: Path) -> None:
+    history = History.open(tmp_path, max_bytes=1 << 30, max_age_days=30)
+    text, short = b"word " * 20_000, b"word " * 200
+    make(history, change("a.md", text, b"new"), change("b.md", noise(1, 50_000), b"new"))
+    make(history, change("c.md", short, b"new"))
+    before = history.usage().bytes
+    assert before >= 150_000
+    for _ in range(2):
+        assert history.tidy() == Tidied(0, 0)
+        assert 50_000 < history.usage().bytes < 53_000
+        assert [history.content(etag_of(data)) for data in (text, noise(1, 50_000), short)] == [
+            text, noise(1, 50_000), short,
+        ]  # fmt: skip
+    history.close()
+    db = apsw.Connection(str(tmp_path / "history.db"))
+    assert db.execute("SELECT sum(length(data)) - (SELECT bytes FROM totals) FROM blobs").get == 0
+    db.close()
+
+
+def test_what_fits_once_it_is_compressed_does_not_go(tmp_path: Path) -> None:
+    history = History.open(tmp_path, max_bytes=50_000, max_age_days=30)
+    for number in range(5):
+        make(history, change("a.md", b"%d word " % number * 10_000, b"new"))
+    assert history.tidy() == Tidied(0, 0)
+    assert len(history.since(0, limit=9)) == 5
+    history.close()
+
+
+def test_a_content_that_was_stored_while_it_was_compressed_stays_whole(tmp_path: Path) -> None:
+    history = History.open(tmp_path, max_bytes=1 << 30, max_age_days=30)
+    texts = [b"%d word " % number * 10_000 for number in range(40)]
+    for text in texts:
+        make(history, change("a.md", text, b"new"))
+    tidying = threading.Thread(target=history.tidy)
+    tidying.start()
+    for text in reversed(texts):
+        make(history, change("b.md", text, b"new"))
+    tidying.join(30)
+    history.tidy()
+    assert all(history.content(etag_of(text)) == text for text in texts)
+    history.close()
+    db = apsw.Connection(str(tmp_path / "history.db"))
+    assert db.execute("SELECT sum(length(data)) - (SELECT bytes FROM totals) FROM blobs").get == 0
+    db.close()

@@ -40,6 +40,8 @@ def test_no_file_and_an_empty_file_are_two_things(history: History) -> None:
 def test_a_content_is_kept_once_and_small(history: History) -> None:
     text, noise = b"the same words again " * 5000, random.Random(1).randbytes(50_000)
     make(history, change("a.md", text, b"1"), change("b.md", text, b"1"))
+    assert history.usage().bytes == len(text)
+    history.tidy()
     assert history.usage().bytes < len(text) / 20
     packed = history.usage().bytes
     make(history, change("a.md", noise, b"2"))

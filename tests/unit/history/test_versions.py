@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from server.history.rows import key_of
 from server.history.store import Author, History
-from server.models import etag_of
-from server.vault.paths import path_key
+from server.models import etag_of, path_key
 
 from .build import change, etag, make, moved, opened
 

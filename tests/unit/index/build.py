@@ -1,7 +1,31 @@
 """Small documents and entries for the index tests."""
 
+from dataclasses import dataclass, field
+
 from server.index.store import Document, Index
-from server.models import Entry, FileStat, Kind
+from server.models import Entry, FileStat, Kind, path_key
+
+
+@dataclass(frozen=True)
+class Seeing:
+    """Who sees everything but some folders and notes."""
+
+    named: frozenset[str] = field(default=frozenset())
+
+    @property
+    def everything(self) -> bool:
+        return not self.named
+
+    def __call__(self, path: str) -> bool:
+        return not any(f"{path_key(path)}/".startswith(f"{hidden}/") for hidden in self.named)
+
+
+def hiding(*paths: str) -> Seeing:
+    return Seeing(frozenset(map(path_key, paths)))
+
+
+everything = Seeing()
+outside_secret = hiding("secret")
 
 
 def doc(path: str, text: str | bytes = "", mtime_ns: int = 1, racy: bool = False) -> Document:

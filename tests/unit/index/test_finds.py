@@ -14,7 +14,7 @@ from server.models import FileStat
 from server.query.language import parse_query
 from server.query.tree import Node, Op, PropertyTest, Text
 
-from .build import doc, entry
+from .build import doc, entry, hiding
 
 DAY = 86_400_000_000_000
 
@@ -203,12 +203,11 @@ def test_orders(index: Index, sort: Sort, expected: list[str]) -> None:
 
 def test_what_may_not_be_seen_is_not_counted(index: Index) -> None:
     index.put([doc("open/a.md", "zebra"), doc("closed/b.md", "zebra"), doc("root.md", "zebra")])
-    seen = index.visible(lambda path: not path.startswith("closed/"))
-    assert seen is not None
     for query in ("zebra", "-lion", "path:.md", None):
-        assert paths(index, query, folders=seen) == ["open/a.md", "root.md"]
-        assert paths(index, query, folders=frozenset()) == []
-    assert index.visible(lambda _: True) is None
+        assert paths(index, query, sight=hiding("closed")) == ["open/a.md", "root.md"]
+        assert paths(index, query, sight=hiding("Open/A.md")) == ["closed/b.md", "root.md"]
+        assert paths(index, query, sight=hiding("open", "closed", "root.md")) == []
+        assert len(paths(index, query, sight=hiding())) == 3
 
 
 def test_scopes_are_folders_notes_and_globs(index: Index) -> None:

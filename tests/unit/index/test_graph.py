@@ -1,7 +1,7 @@
 """Backlinks, mentions, neighbours, orphans and missing names, and that all follow the vault."""
 
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
 import pytest
@@ -13,15 +13,7 @@ from server.index.graph import Direction, Neighbourhood
 from server.index.store import Index, Row
 from server.models import FileStat
 
-from .build import doc, entry, target_of
-
-
-def everything(_path: str) -> bool:
-    return True
-
-
-def outside_secret(path: str) -> bool:
-    return not path.startswith("secret/")
+from .build import Seeing, doc, entry, everything, outside_secret, target_of
 
 
 def row(index: Index, path: str) -> Row:
@@ -30,7 +22,7 @@ def row(index: Index, path: str) -> Row:
     return found
 
 
-def backlinks(index: Index, path: str, sees: Callable[[str], bool] = everything) -> list[Backlink]:
+def backlinks(index: Index, path: str, sees: Seeing = everything) -> list[Backlink]:
     found, total = index.backlinks(row(index, path), sees, limit=100, offset=0)
     assert total == len(found)
     return found
@@ -165,7 +157,7 @@ def near(
     depth: int = 1,
     direction: Direction = "both",
     limit: int = 50,
-    sees: Callable[[str], bool] = everything,
+    sees: Seeing = everything,
     tags: bool = False,
 ) -> Neighbourhood:
     return index.neighbours(
@@ -232,16 +224,36 @@ def test_orphans_have_no_links_at_all_that_may_be_seen(index: Index) -> None:
         doc("secret/alone.md"),
     ])  # fmt: skip
 
-    def orphans(sees: Callable[[str], bool]) -> tuple[list[str], int]:
-        found, total = index.orphans(index.folders(sees), sees, limit=9, offset=0)
+    def orphans(sees: Seeing) -> tuple[list[str], int]:
+        found, total = index.orphans(sees, limit=9, offset=0)
         return [note.path for note in found], total
 
     assert orphans(everything) == (["alone.md", "secret/alone.md", "self.md"], 3)
     assert orphans(outside_secret) == (["alone.md", "c.md", "self.md"], 3)
     index.put([doc("late.md"), doc("a.md", "")])
     assert orphans(outside_secret)[0] == ["a.md", "alone.md", "b.md", "c.md", "late.md", "self.md"]
-    page, total = index.orphans(None, everything, limit=1, offset=1)
+    page, total = index.orphans(everything, limit=1, offset=1)
     assert ([note.path for note in page], total) == (["alone.md"], 6)
+
+
+def test_a_link_to_a_hidden_note_leads_to_its_namesake_or_nowhere(index: Index) -> None:
+    index.put([
+        doc("a.md", "[[plan]] [[only]]"), doc("z/deep/plan.md", "[[plan]]"),
+        doc("secret/plan.md"), doc("secret/only.md"),
+    ])  # fmt: skip
+    assert names(near(index, "a.md")) == [("a.md", 0), ("secret/only.md", 1), ("secret/plan.md", 1)]
+    seen = near(index, "a.md", sees=outside_secret)
+    assert names(seen) == [("a.md", 0), ("z/deep/plan.md", 1)]
+    assert [(edge.source, edge.target, edge.count) for edge in seen.edges] == [
+        ("a.md", "z/deep/plan.md", 1)
+    ]
+    (link,) = backlinks(index, "z/deep/plan.md", outside_secret)
+    assert (link.path, link.by_name) == ("a.md", False)
+    assert index.link_counts("z/deep/plan.md", outside_secret) == (1, 0)
+    assert index.linked("a.md", outside_secret) == (["z/deep/plan.md"], [])
+    missing, total = index.unresolved(outside_secret, limit=9, offset=0)
+    assert ([one.name for one in missing], total) == (["only"], 1)
+    assert index.orphans(outside_secret, limit=9, offset=0)[1] == 0
 
 
 def test_missing_names_are_counted_for_those_who_may_know(index: Index) -> None:
@@ -250,8 +262,8 @@ def test_missing_names_are_counted_for_those_who_may_know(index: Index) -> None:
         doc("secret/s.md", "[[Wanted]] [[Hidden]]"),
     ])  # fmt: skip
 
-    def missing(sees: Callable[[str], bool]) -> list[tuple[str, int, list[str]]]:
-        found, total = index.unresolved(index.folders(sees), sees, limit=9, offset=0)
+    def missing(sees: Seeing) -> list[tuple[str, int, list[str]]]:
+        found, total = index.unresolved(sees, limit=9, offset=0)
         assert total == len(found)
         return [(one.name, one.count, list(one.examples)) for one in found]
 
@@ -265,7 +277,7 @@ def test_missing_names_are_counted_for_those_who_may_know(index: Index) -> None:
     index.put([doc("new/wanted.md")])
     assert [name for name, _, _ in missing(outside_secret)] == ["b", "old/Wanted"]
     some, total = index.unresolved(
-        None, everything, limit=9, offset=0, within=[row(index, "secret/s.md").id]
+        everything, limit=9, offset=0, within=[row(index, "secret/s.md").id]
     )
     assert ([one.name for one in some], total) == (["Hidden"], 1)
 

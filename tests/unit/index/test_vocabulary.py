@@ -1,7 +1,7 @@
 """Tags and properties are counted right whatever happens; changes tell what became of notes."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +15,17 @@ from server.index.vocabulary import Property, Tag
 from server.markdown.note import parse
 from server.models import FileStat
 
-from .build import doc, entry
-
-
-def everything(_path: str) -> bool:
-    return True
-
-
-def outside_secret(path: str) -> bool:
-    return not path.startswith("secret/")
+from .build import Seeing, doc, entry, everything, hiding, outside_secret
 
 
 def tags(index: Index, prefix: str = "", **more: Any) -> list[tuple[str, int, int]]:
-    options = {"folders": None, "sort": "count", "limit": 100, "offset": 0, **more}
+    options = {"sort": "count", "limit": 100, "offset": 0, **more}
     found, _ = index.tags(prefix, **options)
     return [(tag.tag, tag.count, tag.direct) for tag in found]
 
 
 def properties(index: Index, prefix: str = "", **more: Any) -> list[Property]:
-    options = {"folders": None, "sort": "count", "limit": 100, "offset": 0, "values": 5, **more}
+    options = {"sort": "count", "limit": 100, "offset": 0, "values": 5, **more}
     found, _ = index.properties(prefix, **options)
     return found
 
@@ -54,9 +46,9 @@ def test_a_tag_counts_what_is_nested_in_it(index: Index) -> None:
 
 def test_a_page_knows_how_many_there_are(index: Index) -> None:
     index.put([doc("a.md", "#a #b #c")])
-    found, total = index.tags("", None, sort="name", limit=1, offset=1)
+    found, total = index.tags("", sort="name", limit=1, offset=1)
     assert (found, total) == ([Tag("b", 1, 1)], 3)
-    assert index.tags("", None, sort="name", limit=1, offset=9) == ([], 3)
+    assert index.tags("", sort="name", limit=1, offset=9) == ([], 3)
 
 
 def test_counts_are_of_the_folders_that_may_be_seen(index: Index) -> None:
@@ -64,16 +56,25 @@ def test_counts_are_of_the_folders_that_may_be_seen(index: Index) -> None:
         doc("secret/a.md", "---\nKey: 1\nhidden: x\n---\n#Both #mine"),
         doc("open/b.md", "---\nkey: 2\n---\n#both"), doc("open/deep/c.md", "#both"),
     ])  # fmt: skip
-    seen = index.folders(outside_secret)
-    assert tags(index, folders=seen) == [("Both", 2, 2)]
-    assert [(p.key, p.count, dict(p.values)) for p in properties(index, folders=seen)] == [
-        ("Key", 1, {"2": 1})
+    assert tags(index, sight=outside_secret) == [("both", 2, 2)]
+    assert [(p.key, p.count, dict(p.values)) for p in properties(index, sight=outside_secret)] == [
+        ("key", 1, {"2": 1})
     ]
-    assert index.folders(everything) is None
-    assert tags(index, folders=index.folders(everything, ["open/deep"])) == [("Both", 1, 1)]
-    assert tags(index, folders=index.folders(everything, ["OPEN", "secret"]))[0] == ("Both", 3, 3)
-    assert tags(index, folders=index.folders(everything, ["ope"])) == []
-    assert tags(index, folders=index.folders(outside_secret, ["secret"])) == []
+    assert tags(index, sight=everything, scope=["open/deep"]) == [("Both", 1, 1)]
+    assert tags(index, sight=everything, scope=["OPEN", "secret"])[0] == ("Both", 3, 3)
+    assert tags(index, sight=everything, scope=["ope"]) == []
+    assert tags(index, sight=outside_secret, scope=["secret"]) == []
+
+
+def test_a_note_that_is_hidden_alone_is_not_counted_with_its_folder(index: Index) -> None:
+    index.put([
+        doc("open/a.md", "---\nKey: [1, 2]\nmine: x\n---\n#Both #mine"),
+        doc("open/b.md", "---\nkey: 2\n---\n#both/x"), doc("open/deep/c.md", "#both"),
+    ])  # fmt: skip
+    seen = hiding("open/a.md")
+    assert tags(index, sight=seen) == [("both", 2, 1), ("both/x", 1, 1)]
+    assert properties(index, sight=seen) == [Property("key", 1, {"num": 1}, {"2": 1})]
+    assert tags(index, sight=seen, scope=["open/deep"]) == [("both", 1, 1)]
 
 
 def test_properties_tell_types_and_frequent_values(index: Index) -> None:
@@ -134,15 +135,14 @@ def test_counts_are_those_of_counting_anew(
         elif path in texts:
             texts[other] = texts.pop(path)
             index.rename(path, other, other, FileStat(1, 1))
-    folders = index.folders(everything, scope)
     inside = [
         text
         for path, text in texts.items()
         if not scope or any(path.startswith(f"{folder}/") for folder in scope)
     ]
-    found = {tag.lower(): (count, own) for tag, count, own in tags(index, folders=folders)}
+    found = {tag.lower(): (count, own) for tag, count, own in tags(index, scope=scope)}
     assert found == _count_tags(inside)
-    kept = {p.key.lower(): (p.count, dict(p.values)) for p in properties(index, folders=folders)}
+    kept = {p.key.lower(): (p.count, dict(p.values)) for p in properties(index, scope=scope)}
     assert kept == _count_properties(inside)
     index.close()
 
@@ -228,7 +228,7 @@ def timed(tmp_path: Path, hand: Hand) -> Iterator[Index]:
 
 
 def changes(
-    index: Index, since: int, sees: Callable[[str], bool] = everything
+    index: Index, since: int, sees: Seeing = everything
 ) -> tuple[list[Changed], int | None]:
     return index.changes(since, sees)
 

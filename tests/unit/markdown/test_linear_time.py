@@ -1,19 +1,14 @@
-"""No text makes the parser slow: eight times the input takes about eight times the work.
+"""No text makes the parser slow: eight times the input takes about eight times the work."""
 
-CPU time is compared with itself, so a slow machine changes nothing: linear work gives a ratio
-around 8, quadratic work one around 64.
-"""
-
-import time
 from collections.abc import Callable
 
 import pytest
 
 from server.markdown.note import parse
 from server.markdown.sections import outline
+from tests.unit.markdown.work import TIMES, assert_linear
 
 SMALL = 15_000
-TIMES = 8
 
 REPEATED = {
     "brackets": "[",
@@ -99,26 +94,18 @@ SHAPED: dict[str, Callable[[int], str]] = {
 }
 
 
-def cost(text: str) -> float:
-    spent = []
-    for _ in range(3):
-        start = time.process_time()
-        outline(text, parse(text, "n.md"))
-        spent.append(time.process_time() - start)
-    return min(spent)
-
-
-def assert_linear(small: str, large: str) -> None:
-    before = cost(small)
-    assert cost(large) <= 3 * TIMES * before + 0.03
+def assert_parsed_in_linear_time(small: str, large: str) -> None:
+    assert_linear(
+        lambda: outline(small, parse(small, "n.md")), lambda: outline(large, parse(large, "n.md"))
+    )
 
 
 @pytest.mark.parametrize("piece", REPEATED.values(), ids=REPEATED.keys())
 def test_repeated(piece: str) -> None:
     count = SMALL // len(piece)
-    assert_linear(piece * count, piece * count * TIMES)
+    assert_parsed_in_linear_time(piece * count, piece * count * TIMES)
 
 
 @pytest.mark.parametrize("shape", SHAPED.keys())
 def test_shaped(shape: str) -> None:
-    assert_linear(SHAPED[shape](SMALL), SHAPED[shape](SMALL * TIMES))
+    assert_parsed_in_linear_time(SHAPED[shape](SMALL), SHAPED[shape](SMALL * TIMES))

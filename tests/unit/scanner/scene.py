@@ -12,6 +12,7 @@ from server.models import Entry, NotePath
 from server.scanner.scanner import Scanner
 from server.service.loading import Loader
 from server.telemetry import Telemetry
+from server.vault.files import Permit
 from server.vault.guard import Guard, Pin
 from server.vault.identity import IdentityFile
 from server.vault.journal import Journal
@@ -32,8 +33,8 @@ class OpenVault(Vault):
         self.on_list(disk)
         return super().list_folder(disk)
 
-    def read(self, path: NotePath) -> Found | None:
-        found = super().read(path)
+    def read(self, path: NotePath, *, permit: Permit | None = None) -> Found | None:
+        found = super().read(path, permit=permit)
         self.on_read(path)
         return found
 
@@ -72,7 +73,7 @@ class Scene:
 
     def save(self, path: str, data: bytes) -> Written:
         """This server writes a note."""
-        written = self.vault.edit(NotePath(path), lambda _: data, Deadline.after(10))
+        written = self.vault.edit(NotePath(path), lambda _: data, Deadline.after(30))
         self.loader.store_written(written)
         return written
 

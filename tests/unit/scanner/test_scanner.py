@@ -855,7 +855,7 @@ def test_the_loop_scans_when_woken_and_ends_when_told(scene: Scene) -> None:
     wait_for(lambda: scene.texts() == {"a.md": b"one"})
     stopping.set()
     scene.scanner.wake()
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()
 
 
@@ -871,7 +871,7 @@ def test_the_loop_waits_for_the_guards_first_look(tmp_path: Path) -> None:
         wait_for(lambda: scene.scanner.progress.first_done)
         stopping.set()
         scene.scanner.wake()
-        thread.join(10)
+        thread.join(30)
 
 
 def test_only_one_scan_runs_at_a_time(scene: Scene) -> None:

@@ -1,21 +1,39 @@
 """The whole server over a small vault, without a door: calls go through the dispatcher."""
 
 import asyncio
+import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from server.access.decision import Access
+from server.access.policy import parse_policy
 from server.app import App, open_app
 from server.errors import VaultError
 from server.models import Caller
 from server.settings import load
+from server.vault.paths import parse_folder
 from tests.drive.processes import wait_for
 
 CALLER = Caller("tester")
+
+
+def access_by(text: str) -> Access:
+    """Decisions by the rules of a policy file."""
+    policy = parse_policy(text, parse_folder)
+    return Access(lambda: policy)
+
+
+def hiding(*paths: str, of: Sequence[str] = (CALLER.name,)) -> Access:
+    """Some callers may do everything but with some folders or notes; others everything."""
+    denied = [{"path": path, "read_deny": True, "write_deny": True} for path in paths]
+    rules = [{"path": "/", "read_allow": True, "write_allow": True}]
+    callers: dict[str, Any] = {name: {"rules": denied} for name in of}
+    return access_by(json.dumps({"rules": rules, "callers": callers | {"owner": {"admin": True}}}))
 
 
 @dataclass(frozen=True)
@@ -66,7 +84,8 @@ def opened(folder: Path, state: Path, **environ: str) -> Iterator[House]:
     """A server that scans when told to and after its first look."""
     folder.mkdir(parents=True, exist_ok=True)
     environ = {
-        "VAULT_PATH": str(folder), "STATE_DIR": str(state), "SCAN_INTERVAL": "3600", **environ,
+        "VAULT_PATH": str(folder), "STATE_DIR": str(state), "SCAN_INTERVAL": "3600",
+        "CALLS_PER_SECOND": "0", "CONCURRENT_CALLS": "0", **environ,
     }  # fmt: skip
     with open_app(load(environ)) as app:
         wait_for(lambda: app.scanner.progress.first_done)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from server.access import Access, Decision
 from server.catalog import graph as operations
 from server.catalog.dispatch import Dispatcher
 from server.errors import VaultError
@@ -19,22 +18,16 @@ from server.service.graph import Graph
 from server.vault.obsidian import ObsidianLinks
 from server.workers import Workers
 
-from .house import CALLER, House, opened
+from .house import CALLER, House, hiding, opened
 
-
-class Walled(Access):
-    """Nobody but the owner sees what is in `secret`."""
-
-    def decide(self, caller: Caller, action: str, path: str) -> Decision:
-        hidden = caller.name != "owner" and f"{path}/".startswith("secret/")
-        return Decision(not hidden, "wall")
+OWNER = Caller("owner")
 
 
 class Desk:
     """The operations over a house."""
 
     def __init__(self, house: House, local: Workers, vault: str | None = None) -> None:
-        app, access = house.app, Walled()
+        app, access = house.app, hiding("secret")
         notes = app.service.notes
         notes._access = access
         clock = Clock(app.guard, app.scanner)
@@ -62,7 +55,7 @@ class Desk:
         return caught.value
 
     def link(self, source: str, to: str, **more: Any) -> dict[str, Any]:
-        return self.call("link_add", **{"from": source, "to": to, **more})
+        return self.call("link_add", OWNER, **{"from": source, "to": to, **more})
 
 
 @pytest.fixture
@@ -223,6 +216,12 @@ def test_a_link_adds_one_line_and_changes_no_other(desk: Desk, before: bytes, af
 def test_what_is_linked_already_is_left_alone(desk: Desk, there: str, changed: bool) -> None:
     desk.house.fill(a=there, b="# Part\n", c="")
     assert desk.link("a.md", "b.md")["changed"] is changed
+
+
+def test_who_does_not_see_everything_gets_the_whole_path(desk: Desk) -> None:
+    desk.house.fill(**{"a": "", "x/one": "", "secret/one": ""})
+    added = desk.call("link_add", CALLER, **{"from": "a.md", "to": "x/one.md"})
+    assert added["link"] == "[[x/one]]"
 
 
 def test_the_shortest_form_that_leads_there_is_written(desk: Desk) -> None:

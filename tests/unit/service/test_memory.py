@@ -12,7 +12,7 @@ class Answer:
 
 def test_an_idle_worker_forgets_its_last_answer() -> None:
     workers = Workers("t", 1)
-    answer = workers.run(Deadline.after(10), Answer)
+    answer = workers.run(Deadline.after(30), Answer)
     gone = weakref.ref(answer)
     del answer
     wait_for(lambda: gone() is None)

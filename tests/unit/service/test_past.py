@@ -10,12 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from server.access import Access, Action, Decision
 from server.errors import VaultError
 from server.models import Caller, etag_of
 from tests.drive.processes import wait_for
 
-from .house import House, opened
+from .house import House, hiding, opened
 
 ANN, BOB = Caller("ann", session="s1"), Caller("bob", session="s2")
 ODD = [
@@ -139,18 +138,10 @@ def test_the_history_follows_moves(house: House) -> None:
     assert house.bytes("sub/b.md") == b"one"
 
 
-class Closed(Access):
-    """Nobody but the owner sees the secret folder."""
-
-    def decide(self, caller: Caller, action: Action, path: str) -> Decision:
-        allowed = caller.name == "owner" or not (path.startswith("secret/") or action == "admin")
-        return Decision(allowed, "test")
-
-
 @pytest.fixture
 def closed(house: House) -> Iterator[House]:
     past = house.app.service.past
-    before, past._access = past._access, Closed()
+    before, past._access = past._access, hiding("secret", of=["ann", "bob"])
     yield house
     past._access = before
 

@@ -2,14 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from server.access import Access
+from server.access.decision import Access
 from server.catalog.dispatch import Dispatcher
 from server.catalog.searching import SEARCH_NOTES
 from server.errors import VaultError
@@ -20,7 +20,7 @@ from server.vault.obsidian import ObsidianLinks
 from server.workers import Workers
 from tests.drive.processes import wait_for
 
-from .house import House, opened
+from .house import House, hiding, opened
 
 
 class Desk:
@@ -210,18 +210,11 @@ def test_twenty_hits_cost_an_agent_little(desk: Desk) -> None:
     assert "**budget** of the **zebra**" in best["snippet"]
 
 
-class Half(Access):
-    """Nobody sees what is below `closed`."""
-
-    def sees(self, caller: Caller) -> Callable[[str], bool]:
-        return lambda path: not path.startswith("closed/")
-
-
 def test_what_a_caller_may_not_see_is_neither_shown_nor_counted(desk: Desk) -> None:
     for path in ("open/a.md", "closed/b.md", "closed/c.md"):
         desk.house.write(path, "zebra #t")
     desk.house.scan()
-    half = Desk(desk.house, Half())
+    half = Desk(desk.house, hiding("closed"))
     for arguments in ({"query": "zebra"}, {"tags": ["t"]}, {"query": "-lion"}):
         answer = half.search(**arguments)
         assert (answer["total"], [item["path"] for item in answer["items"]]) == (1, ["open/a.md"])

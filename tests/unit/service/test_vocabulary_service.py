@@ -8,24 +8,15 @@ from typing import Any
 
 import pytest
 
-from server.access import Access, Decision
 from server.catalog import vocabulary as operations
 from server.catalog.dispatch import Dispatcher
-from server.errors import InvalidRequest, VaultError
-from server.models import Caller
+from server.errors import InvalidRequest, PermissionDenied, VaultError
 from server.service.freshness import Clock
 from server.service.vocabulary import Vocabulary, moment
 from server.vault.obsidian import ObsidianLinks
 from server.workers import Workers
 
-from .house import CALLER, House
-
-
-class Walled(Access):
-    """Nobody sees what is in `secret`."""
-
-    def decide(self, caller: Caller, action: str, path: str) -> Decision:
-        return Decision(not path.startswith("secret/"), "wall")
+from .house import CALLER, House, hiding
 
 
 class Desk:
@@ -34,7 +25,8 @@ class Desk:
     def __init__(self, house: House, local: Workers) -> None:
         app = house.app
         clock = Clock(app.guard, app.scanner)
-        vocabulary = Vocabulary(app.index, Walled(), clock, lambda: ObsidianLinks("V"), local)
+        access = hiding("secret")
+        vocabulary = Vocabulary(app.index, access, clock, lambda: ObsidianLinks("V"), local)
         table = (operations.LIST_TAGS, operations.LIST_PROPERTIES, operations.RECENT_CHANGES)
         service = SimpleNamespace(vocabulary=vocabulary)
         self._dispatcher = Dispatcher(table, service, app.telemetry)
@@ -60,7 +52,8 @@ def test_tags_are_counted_where_the_caller_may_look(desk: Desk) -> None:
     }  # fmt: skip
     assert desk.call("list_tags", prefix="#X/", sort="name")["total"] == 1
     assert [t["tag"] for t in desk.call("list_tags", path_scope=["in"])["tags"]] == ["x", "z"]
-    assert desk.call("list_tags", path_scope=["secret"])["tags"] == []
+    with pytest.raises(PermissionDenied):
+        desk.call("list_tags", path_scope=["secret"])
 
 
 def test_a_new_note_counts_at_once(desk: Desk) -> None:
@@ -108,7 +101,7 @@ def test_changes_tell_what_became_of_notes(desk: Desk) -> None:
 
 def test_a_move_tells_where_the_note_was(desk: Desk) -> None:
     desk.house.fill(**{"old": "some words that stay\n", "x": "1"})
-    first = desk.house.app.index.changes(0, lambda _path: True)[1]
+    first = desk.house.app.index.changes(0)[1]
     assert first is not None
     os.rename(desk.house.folder / "old.md", desk.house.folder / "new.md")
     desk.house.scan()

@@ -23,8 +23,12 @@ ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
     "note_restore": {"path": "note.md"},
     "undo": {"since": "1h", "apply": True},
     "attachment_write": {"path": "new.png", "data": "iVBORw0KGgo="},
+    "devlog_append": {"topic": "log", "entries": [{"type": "impl", "text": "x"}]},
+    "adr_create": {"title": "x", "context": "x", "decision": "x", "consequences": "x"},
+    "adr_set_status": {"adr": 1, "status": "rejected"},
 }
-WRITING = [op.name for op in OPERATIONS if op.access == "write"]
+# What publishes has tests of its own, with a repository.
+WRITING = [op.name for op in OPERATIONS if op.access == "write" and op.name != "adr_publish"]
 WITHOUT_DIFF = ("note_move", "note_delete", "attachment_write")
 """These tell what they would do in other words."""
 
@@ -32,7 +36,7 @@ WITHOUT_DIFF = ("note_move", "note_delete", "attachment_write")
 def house_in(tmp_path: Path, mode: str) -> Iterator[House]:
     """A vault with a past, made while writing was on."""
     with opened(tmp_path / "vault", tmp_path / "state") as house:
-        house.fill(other="[[note#Head]]\n")
+        house.fill(other="[[note#Head]]\n", **{"adr/ADR-001-x": "---\nstatus: accepted\n---\n"})
         house.call("note_upsert", path="note.md", content="# Head\ntext\n")
         house.call("note_write", path="note.md", content="more\n", mode="append")
     with opened(tmp_path / "vault", tmp_path / "state", WRITE_MODE=mode) as house:

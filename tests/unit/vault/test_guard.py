@@ -195,5 +195,5 @@ def test_the_watch_ends_when_told(known: Guard) -> None:
     thread.start()
     stopping.set()
     known.wake()
-    thread.join(10)
+    thread.join(30)
     assert not thread.is_alive()

@@ -7,13 +7,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from server.errors import InvalidPath, PathNotAllowed, VaultError
+from server.models import path_key
 from server.vault.paths import (
     MAX_NAME_BYTES,
     UNLINKABLE,
     parse_folder,
     parse_note_path,
     parse_path,
-    path_key,
 )
 
 

@@ -90,7 +90,7 @@ def batches(vault: Vault, folder: Path, outcomes: list[Outcome], vault_folder: P
     return Plans(folder, vault, outcomes.append)
 
 
-def carry_out(batches: Plans, steps: Sequence[Step] = STEPS, seconds: float = 10) -> None:
+def carry_out(batches: Plans, steps: Sequence[Step] = STEPS, seconds: float = 30) -> None:
     batches.carry_out(steps, Deadline.after(seconds))
 
 
@@ -217,7 +217,7 @@ def test_what_a_stranger_had_done_already_is_not_taken_back(
 def test_a_deadline_that_passes_on_the_way_takes_everything_back(
     batches: Plans, vault_folder: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deadline = Deadline.after(10)
+    deadline = Deadline.after(30)
 
     def leave(outcome: Outcome) -> None:
         deadline.cancelled = True
@@ -232,7 +232,7 @@ def test_a_deadline_that_passes_on_the_way_takes_everything_back(
 def test_a_plan_that_never_got_its_paths_is_never_carried_out(
     batches: Plans, vault: Vault, vault_folder: Path, folder: Path
 ) -> None:
-    with vault.hold(["a.md"], Deadline.after(5)):
+    with vault.hold(["a.md"], Deadline.after(30)):
         failure: list[VaultError] = []
 
         def attempt() -> None:
@@ -243,7 +243,7 @@ def test_a_plan_that_never_got_its_paths_is_never_carried_out(
 
         thread = threading.Thread(target=attempt)
         thread.start()
-        thread.join(10)
+        thread.join(30)
     assert [error.code for error in failure] == ["timeout"]
     assert batches.settle() == 0
     assert seen(vault_folder) == BEFORE
@@ -362,7 +362,7 @@ class House:
         self.plans = Plans(self.state / "plans", self.vault, lambda _: None)
 
     def carry_out(self, steps: Sequence[Step]) -> None:
-        self.plans.carry_out(steps, Deadline.after(10))
+        self.plans.carry_out(steps, Deadline.after(30))
 
     def settle(self) -> None:
         """As the server does it, again and again."""
@@ -762,17 +762,17 @@ def test_a_folder_and_what_is_in_it_are_held_together(vault: Vault) -> None:
 
         def attempt() -> None:
             try:
-                with vault.hold([path], Deadline.after(0.01)):
+                with vault.hold([path], Deadline.after(0.2)):
                     free.append(True)
             except Timeout:
                 free.append(False)
 
         thread = threading.Thread(target=attempt)
         thread.start()
-        thread.join(5)
+        thread.join(30)
         return free[0]
 
-    with vault.hold(["Box/In", "a.md"], Deadline.after(5)):
+    with vault.hold(["Box/In", "a.md"], Deadline.after(30)):
         taken = ["Box", "box/in", "Box/In/deep/x.md", "A.MD", "Box/In"]
         assert [path for path in taken if is_free(path)] == []
         free = ["Box/Inner", "Box/Inn/x.md", "a.md2", "b.md", "Boxes"]
@@ -784,14 +784,14 @@ def test_a_folder_is_not_starved_by_those_who_come_later(vault: Vault) -> None:
     order: list[str] = []
 
     def hold(path: str) -> None:
-        with vault.hold([path], Deadline.after(10)):
+        with vault.hold([path], Deadline.after(30)):
             order.append(path)
 
     threads = [threading.Thread(target=hold, args=(path,)) for path in ("Box", "Box/b.md")]
-    with vault.hold(["Box/a.md"], Deadline.after(5)):
+    with vault.hold(["Box/a.md"], Deadline.after(30)):
         for thread, waiting in zip(threads, (2, 3), strict=True):
             thread.start()
             wait_for(lambda waiting=waiting: len(vault._turns._queue) >= waiting)  # type: ignore[misc]
     for thread in threads:
-        thread.join(10)
+        thread.join(30)
     assert order == ["Box", "Box/b.md"]

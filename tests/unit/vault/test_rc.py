@@ -70,7 +70,7 @@ def answers(socket_path: Path) -> Iterator[Answers]:
     for server, thread in servers:
         server.shutdown()
         server.server_close()
-        thread.join(5)
+        thread.join(30)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_connection_that_breaks_off_is_an_error(rc: Rc, socket_path: Path) -> 
         thread.start()
         with pytest.raises(RcError):
             rc.call("core/version")
-        thread.join(5)
+        thread.join(30)
 
 
 def test_stat_reads_what_drive_knows(rc: Rc, answers: Answers) -> None:

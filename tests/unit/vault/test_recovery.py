@@ -197,5 +197,5 @@ def test_local_writes_leave_nothing_to_settle(vault: Vault, journal: Journal) ->
     from server.workers import Deadline
 
     assert isinstance(vault.choose_writer(vault.guard.pin()), LocalWriter)
-    vault.edit(NotePath("a.md"), lambda _: b"x", Deadline.after(5))
+    vault.edit(NotePath("a.md"), lambda _: b"x", Deadline.after(30))
     assert journal.items() == []

@@ -45,13 +45,13 @@ def watching() -> Watching:
 
 @pytest.fixture
 def move(guard: Guard, watching: Watching) -> Callable[[str, str], tuple[Place, Place]]:
-    return lambda old, new: relocation.move(guard.pin(), watching, old, new, Deadline.after(5))
+    return lambda old, new: relocation.move(guard.pin(), watching, old, new, Deadline.after(30))
 
 
 @pytest.fixture
 def remove(guard: Guard, watching: Watching) -> Callable[[str, bytes], Place]:
     return lambda path, data: relocation.remove(
-        guard.pin(), watching, path, etag_of(data), 1000, Deadline.after(5)
+        guard.pin(), watching, path, etag_of(data), 1000, Deadline.after(30)
     )
 
 

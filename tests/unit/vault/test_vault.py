@@ -54,7 +54,7 @@ def stubborn(guard: Guard, journal: Journal, telemetry: Telemetry, writer: Stubb
     return Vault(guard, journal, lambda _pin: writer, telemetry, max_bytes=1000)
 
 
-def put(vault: Vault, data: bytes, path: NotePath = A, seconds: float = 10) -> None:
+def put(vault: Vault, data: bytes, path: NotePath = A, seconds: float = 30) -> None:
     vault.edit(path, lambda _: data, Deadline.after(seconds))
 
 
@@ -77,7 +77,7 @@ def test_a_changed_base_is_read_anew(
         calls.append(current)
         return b"x"
 
-    result = stubborn.edit(A, change, Deadline.after(10))
+    result = stubborn.edit(A, change, Deadline.after(30))
     assert (result.created, result.path, result.protocol) == (True, "a.md", "stubborn")
     assert len(calls) == 3
     assert states(journal) == []
@@ -143,7 +143,7 @@ def test_a_write_that_is_not_on_the_remote_yet_is_watched(
     stubborn: Vault, writer: Stubborn, journal: Journal, guard: Guard
 ) -> None:
     writer.on_remote = False
-    result = stubborn.edit(A, lambda _: b"x", Deadline.after(5))
+    result = stubborn.edit(A, lambda _: b"x", Deadline.after(30))
     assert result.uploaded is False
     (item,) = journal.items()
     assert (item.state, item.record.etag, item.record.base) == ("applied", etag_of(b"x"), None)
@@ -221,7 +221,7 @@ def test_an_error_of_the_change_writes_nothing(
         raise Conflict("no")
 
     with pytest.raises(Conflict):
-        stubborn.edit(NotePath("new/a.md"), refuse, Deadline.after(5))
+        stubborn.edit(NotePath("new/a.md"), refuse, Deadline.after(30))
     assert writer.seen == []
     assert states(journal) == []
     assert not (vault_folder / "new").exists()
@@ -323,6 +323,6 @@ def test_looking_again_at_an_unmoved_folder_keeps_the_pin(guard: Guard) -> None:
 
 def test_times_of_a_write_are_those_on_disk(stubborn: Vault, vault_folder: Path) -> None:
     before = time.time_ns()
-    result = stubborn.edit(A, lambda _: b"x", Deadline.after(5))
+    result = stubborn.edit(A, lambda _: b"x", Deadline.after(30))
     assert result.content.stat == files.stat_of((vault_folder / "a.md").stat())
     assert result.content.stat.mtime_ns > before - 10**9

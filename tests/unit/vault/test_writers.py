@@ -41,7 +41,7 @@ def names(folder: Path) -> list[str]:
 
 def commit(guard: Guard, writer: Any, data: bytes, base: bytes | None, path: str = "a.md") -> Any:
     with replacement(guard, data, base, path) as what:
-        return writer.commit(what, Deadline.after(10))
+        return writer.commit(what, Deadline.after(30))
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"x" * 3_000_000])
@@ -211,7 +211,7 @@ def test_a_note_that_became_a_folder_is_refused(
     with replacement(guard, b"ours", None) as what:
         (vault_folder / "a.md").mkdir()
         with pytest.raises((VaultError, BaseChanged)):
-            writer.commit(what, Deadline.after(5))
+            writer.commit(what, Deadline.after(30))
     assert (vault_folder / "a.md").is_dir()
     assert names(vault_folder) == ["a.md"]
 
@@ -224,7 +224,7 @@ def test_a_note_that_became_a_link_is_never_written_through(
     with replacement(guard, b"ours", b"base") as what:
         (vault_folder / "a.md").symlink_to(outside)
         with pytest.raises((VaultError, BaseChanged)):
-            writer.commit(what, Deadline.after(5))
+            writer.commit(what, Deadline.after(30))
     assert outside.read_bytes() == b"base"
     assert (vault_folder / "a.md").is_symlink()
 

@@ -1,0 +1,1 @@
+"""Where published texts go: repositories of code, reached by their own programs."""
