@@ -74,6 +74,12 @@ class Server:
             self._process.wait()
         self._process = None
 
+    def cpu(self) -> float:
+        """Seconds of processor time that it and its children took so far."""
+        if self._process is None:
+            raise Unmeasured("the server does not run")
+        return sum(map(processor_seconds, [self._process.pid, *children(self._process.pid)]))
+
     def memory(self) -> tuple[float, float]:
         """MB resident now, and at most since the process began."""
         if self._process is None:
@@ -144,6 +150,21 @@ def wait_until(
             raise Unmeasured(otherwise)
         time.sleep(pause)
     return time.perf_counter()
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and not yet outlived."""
+    return [
+        int(child)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for child in (task / "children").read_text().split()
+    ]
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor time of one process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident(pid: int) -> tuple[float, float]:

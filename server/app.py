@@ -1,10 +1,11 @@
 """The only constructor: builds every part from the settings, starts the background work, ends it."""
 
 import contextlib
+import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,7 @@ from server.service.records import Records
 from server.service.resources import Resources
 from server.service.searching import Searching
 from server.service.status import Status
+from server.service.syncing import Syncing
 from server.service.visits import Visits
 from server.service.vocabulary import Vocabulary
 from server.service.waiting import Waiting
@@ -71,8 +73,9 @@ from server.vault.obsidian import ObsidianLinks
 from server.vault.paths import parse_folder
 from server.vault.plans import Plans
 from server.vault.recovery import Recovery
+from server.vault.uploads import UploadWatch
 from server.vault.vault import Vault
-from server.workers import Workers
+from server.workers import Deadline, Workers
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -84,6 +87,7 @@ if TYPE_CHECKING:
 
 _CARE_SECONDS = 2.0
 _COMPACT_SECONDS = 600.0
+_WATCH_SECONDS = 10.0
 _STOP_SECONDS = 1.0
 
 
@@ -106,6 +110,7 @@ class App:
     audit: Audit
     access: Access
     callers: Callers
+    uploads: UploadWatch
 
     def authenticate(self, token: str | None, door: str = "mcp") -> Caller:
         """Who a bearer token belongs to. Raises `Unauthorized`."""
@@ -139,6 +144,7 @@ def open_app(settings: Settings) -> Iterator[App]:
             stopping.set()
             app.guard.wake()
             app.scanner.wake()
+            app.vault.queued.set()
             # Bounded: a thread that hangs with the mount must not hold up the stop.
             end = time.monotonic() + _STOP_SECONDS
             for thread in threads:
@@ -268,7 +274,7 @@ def http_connections(app: App) -> "Connections":
     )
 
 
-def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
+def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:  # noqa: PLR0915 - a list
     telemetry = Telemetry()
     audit = _audit(settings, telemetry)
     stack.callback(audit.close)
@@ -289,6 +295,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         slot.folder / "staging",
         settings.rclone_rc,
         timeout=settings.mount_timeout,
+        ack=settings.write_ack,
     )
     vault = Vault(
         guard,
@@ -298,13 +305,16 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         max_bytes=settings.max_note_bytes,
         max_attachment_bytes=settings.max_attachment_bytes,
         aliases=Aliases(slot.folder / "aliases.json"),
+        drive=writers.drive,
     )
+    uploads = UploadWatch(guard, writers.drive, telemetry)
     index = Index.open(slot.folder / "index", budget=settings.index_budget_mb * 1024 * 1024)
     stack.callback(index.close)
     mount, local = Workers("mount", size=16), Workers("local", size=6, grace=1.0)
     stack.callback(mount.close)
     stack.callback(local.close)
-    scan_workers = Workers("scan", size=8)
+    # Reads from a remote wait for it, not for this machine.
+    scan_workers = Workers("scan", size=32)
     stack.callback(scan_workers.close)
     scanner = Scanner(
         vault,
@@ -335,7 +345,10 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
     rg = find_rg()
     obsidian = _obsidian(settings, identity)
     clock = Clock(guard, scanner)
-    notes = Notes(index, loader, access, obsidian, local)
+    notes = Notes(
+        index, loader, access, obsidian, local,
+        copies=lambda path: scanner.progress.oddities.copies.get(path, ()),
+    )  # fmt: skip
     approvals = Approvals(settings.state_dir / "approvals", hours=settings.approval_hours)
     editing = Editing(
         vault,
@@ -346,6 +359,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         mount,
         Waiting(approvals, vault),
         timeout=3 * settings.mount_timeout,
+        queues=lambda: _queues(settings, guard),
     )
     grounds = Grounds(index, history, access)
     once = Once(history, loader, local)
@@ -356,6 +370,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         grounds,
         access,
         obsidian,
+        _uploading(uploads, mount),
         max_bytes=settings.max_note_bytes,
     )
     asked = (access, clock, obsidian, local)
@@ -377,9 +392,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
     index.on_change, scanner.is_watched = watching.changed, watching.is_asked
     layout = Layout(per_project=settings.project_layout == "per-project")
     conventions = (*asked, layout, settings.now)
-    decisions = Decisions(
-        editing, vault, Records(index, layout), loader, grounds, *conventions
-    )
+    decisions = Decisions(editing, vault, Records(index, layout), loader, grounds, *conventions)
     forge = Workers("forge", size=2)
     stack.callback(forge.close)
     service = Service(
@@ -404,6 +417,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
             policy=policies.check,
             audit=lambda: audit.problem,
             approvals=approvals.count,
+            uploads=lambda: uploads.state,
         ),
         editing=editing,
         writing=writing,
@@ -411,6 +425,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
         attachments=attachments,
         moving=Moving(editing, vault, index, loader, grounds, access, obsidian),
         past=Past(history, editing, vault, index, access, obsidian, local, mount),
+        syncing=Syncing(vault, index, scanner, uploads, access, mount),
         approving=Approving(
             approvals, editing, access, local, mount, telemetry, audit, _stands(settings)
         ),
@@ -436,8 +451,29 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App:
     )
     return App(
         settings, telemetry, guard, vault, index, journal, recovery, plans, history, scanner, service,
-        dispatcher, audit, access, callers,
+        dispatcher, audit, access, callers, uploads,
     )  # fmt: skip
+
+
+def _queues(settings: Settings, guard: Guard) -> bool:
+    """Whether a write shall be put on record instead of being made at once."""
+    last = guard.last
+    if settings.write_ack == "journal":
+        return last is None or last.is_rclone
+    return settings.write_when_down == "queue" and not guard.health.ok
+
+
+def _uploading(
+    uploads: UploadWatch, mount: Workers
+) -> Callable[[str, bytes, float], Awaitable[bool]]:
+    async def wait(path: str, data: bytes, seconds: float) -> bool:
+        md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        deadline = Deadline.after(seconds)
+        return await mount.run_async(
+            Deadline.after(seconds + 30), uploads.wait, path, md5, deadline
+        )
+
+    return wait
 
 
 def _limits(settings: Settings) -> Limits:
@@ -548,7 +584,7 @@ def _publish_history(app: App) -> None:
 def _care(app: App, stopping: threading.Event) -> None:
     """Settle the journal and keep the index tidy, while nobody waits for it."""
     app.guard.looked.wait(_CARE_SECONDS)
-    compacted = time.monotonic()
+    compacted = watched = time.monotonic()
     while not stopping.is_set():
         try:
             with contextlib.suppress(VaultError):
@@ -559,6 +595,9 @@ def _care(app: App, stopping: threading.Event) -> None:
             if app.index.needs_rebuild and not app.scanner.progress.rebuilding:
                 app.scanner.wake()
             app.callers.tidy()
+            if time.monotonic() - watched > _WATCH_SECONDS:
+                app.uploads.look()
+                watched = time.monotonic()
             app.index.tend()
             app.scanner.publish_usage()
             _publish_history(app)
@@ -569,4 +608,5 @@ def _care(app: App, stopping: threading.Event) -> None:
                 compacted = time.monotonic()
         except Exception as error:  # noqa: BLE001 - tidying must never take the server down
             log(logging.ERROR, "what is left to tidy could not be", why=repr(error))
-        stopping.wait(_CARE_SECONDS)
+        app.vault.queued.wait(_CARE_SECONDS)
+        app.vault.queued.clear()

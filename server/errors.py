@@ -33,6 +33,18 @@ class VaultError(Exception):
         self.hint = hint
         self.details: Mapping[str, Any] = details
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Subclasses may take other arguments; between processes an error goes by what it says.
+        return _again, (type(self), self.message, self.hint, dict(self.details))
+
+
+def _again(
+    kind: type[VaultError], message: str, hint: str, details: Mapping[str, Any]
+) -> VaultError:
+    error = kind.__new__(kind)
+    VaultError.__init__(error, message, hint, **details)
+    return error
+
 
 class InvalidRequest(VaultError):
     code = "invalid_request"

@@ -44,14 +44,15 @@ class Caller:
     """None: the credential is for everything that the rules allow its caller."""
     admin: bool = False
     trail: Trail | None = field(default=None, compare=False, repr=False)
-    approval: str | None = field(default=None, compare=False, repr=False)
-    """The approval that a person gave for this very call; only a door that asked sets it."""
     progress: Callable[[float, float, str], None] | None = field(
         default=None, compare=False, repr=False
     )
+    """Who waits for the answer hears how far it is; may be called from any thread."""
+    approval: str | None = field(default=None, compare=False, repr=False)
+    """The approval that a person gave for this very call; only a door that asked sets it."""
 
     def tell(self, done: float, total: float, what: str) -> None:
-        """Say how far a long call is, to a client that wants to know; any thread may."""
+        """Say how far a long call is, if anybody listens."""
         if self.progress is not None:
             self.progress(done, total, what)
 
@@ -66,7 +67,10 @@ class FileStat:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing a walk saw: `path` in NFC, `disk` spelled as on disk (it may be NFD)."""
+    """One thing a walk saw: `path` in NFC, `disk` spelled as on disk (it may be NFD).
+
+    A remote that was asked itself tells the content's `md5` too, and an `id` that a move keeps.
+    """
 
     path: str
     disk: str
@@ -74,6 +78,8 @@ class Entry:
     stat: FileStat
     real: str | None = field(default=None, compare=False)
     """The path of the file that a symbolic link leads to."""
+    md5: str | None = None
+    id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

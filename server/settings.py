@@ -162,6 +162,14 @@ class Settings(BaseModel):
     max_attachment_mb: float = Field(
         10, gt=0, le=200, description="Largest attachment to read or write."
     )
+    write_ack: Literal["journal", "mount", "drive"] | None = Field(
+        None,
+        description="When a write on a mount is answered: in the `journal`, in rclone's cache "
+        "(`mount`) or on the remote (`drive`); unset: as far as can be known.",
+    )
+    write_when_down: Literal["refuse", "queue"] = Field(
+        "refuse", description="`queue` puts writes on record while the vault can't be reached."
+    )
     mount_timeout: float = Field(
         10.0, gt=0.1, le=300, description="Seconds a call may wait for the mount."
     )

@@ -195,6 +195,12 @@ class Telemetry:
         self.journal_entries = Gauge(
             "vault_journal_entries", "Writes the journal still watches", registry=registry
         )
+        self.uploads_pending = Gauge(
+            "vault_uploads_pending", "Files that rclone still has to upload", registry=registry
+        )
+        self.uploads_failing = Gauge(
+            "vault_uploads_failing", "Uploads that were tried in vain", registry=registry
+        )
         self.history_entries = Gauge(
             "vault_history_entries", "Changes that the history knows", registry=registry
         )

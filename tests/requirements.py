@@ -84,7 +84,7 @@ REQUIREMENTS: Mapping[str, str] = {
     "confirm.outdated": "An approved write is not made when a file is not what its diff was made from.",
     "confirm.crash": "kill -9 between approval and write neither loses nor doubles the write.",
     "confirm.rules": "The rule of a path, the caller's mode or the server's decide; the strictest counts.",
-    "confirm.client": "A client that can ask its user does, in both eras; an answer counts once and for its caller.",
+    "confirm.client": "A client that can ask its user does, in both eras; an answer counts once, for its caller.",
     "edit.concurrent": "Edits of many agents on a mount are all there, and the history is an unbroken chain.",
     # Path rules
     "access.rules": "The longest path decides, denial first; what no rule allows is denied.",

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, WithJsonSchema, create_model, model_validator
 
 from server.catalog.changes import ChangeOutput
+from server.catalog.notes import Wait
 from server.catalog.operation import Input, Operation
 from server.markdown.patching import Target, Verb
 from server.models import Caller
@@ -24,6 +25,7 @@ class Written(ChangeOutput):
     etag: str
     bytes: int | None = None
     uploaded: bool | None = None
+    ack: str | None = None
     merged: bool | None = None
     replayed: bool | None = None
     version: int | None = None
@@ -42,12 +44,13 @@ class NoteWriteInput(Input):
     frontmatter: dict[str, Any] | None = Field(None, description="Properties to set")
     if_match: str | None = Field(None, description="etag that you read")
     idempotency_key: str | None = None
+    wait_uploaded: Wait = 0
 
 
 async def _note_write(service: Service, caller: Caller, args: NoteWriteInput) -> NoteWriteOutput:
     request = Request(args.path, args.content, args.mode, args.frontmatter, if_match=args.if_match)
     return NoteWriteOutput.model_validate(
-        await service.writing.write(caller, request, args.idempotency_key)
+        await service.writing.write(caller, request, args.idempotency_key, args.wait_uploaded)
     )
 
 

@@ -18,6 +18,10 @@ from server.vault.paths import parse_path
 Path = Annotated[str, Field(description="Like 'devlog/api.md'")]
 
 
+Wait = Annotated[float, Field(ge=0, le=300)]
+"""Seconds that an upload may be waited for."""
+
+
 class NoteMetadata(Output):
     title: str
     tags: list[str] | None = None
@@ -52,6 +56,7 @@ class NoteReadOutput(Output):
     did_you_mean: list[str] | None = None
     stale: bool | None = None
     as_of: str | None = None
+    conflict_copies: list[str] | None = None
 
 
 def _read_output(view: NoteView) -> NoteReadOutput:
@@ -292,6 +297,7 @@ class NoteUpsertInput(Input):
     content: str
     frontmatter: dict[str, Any] | None = None
     idempotency_key: str | None = None
+    wait_uploaded: Wait = 0
 
 
 class NoteUpsertOutput(ChangeOutput):
@@ -300,6 +306,7 @@ class NoteUpsertOutput(ChangeOutput):
     etag: str | None = None
     bytes: int | None = None
     uploaded: bool | None = None
+    ack: str | None = None
     replayed: bool | None = None
     diff: str | None = None
     obsidian_url: str | None = None
@@ -307,7 +314,12 @@ class NoteUpsertOutput(ChangeOutput):
 
 async def _note_upsert(service: Service, caller: Caller, args: NoteUpsertInput) -> NoteUpsertOutput:
     written = await service.writing.upsert(
-        caller, args.path, args.content, args.frontmatter, args.idempotency_key
+        caller,
+        args.path,
+        args.content,
+        args.frontmatter,
+        args.idempotency_key,
+        args.wait_uploaded,
     )
     # A link may lead from a folder that the caller reads to one that it only writes.
     if not all(service.notes.may_read(caller, path) for path in (args.path, written["path"])):

@@ -16,6 +16,8 @@ class HealthCheckOutput(Output):
     mount: dict[str, Any]
     index: dict[str, Any]
     history: dict[str, Any] | None = None
+    uploads: dict[str, Any] | None = None
+    oddities: dict[str, Any] | None = None
     queue: dict[str, Any] | None = None
     obsidian: dict[str, Any]
     policy: dict[str, Any]

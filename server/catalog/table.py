@@ -14,6 +14,7 @@ from server.catalog import (
     packing,
     searching,
     status,
+    syncing,
     vocabulary,
 )
 from server.catalog.operation import Operation
@@ -53,6 +54,7 @@ OPERATIONS: tuple[Operation, ...] = (
     decisions.ADR_SET_STATUS,
     decisions.ADR_PUBLISH,
     status.HEALTH_CHECK,
+    syncing.VAULT_SYNC,
 )
 
 INSTRUCTIONS = (

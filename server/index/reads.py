@@ -65,12 +65,9 @@ class Reads:
     def snapshot(self) -> list[SnapshotRow]:
         """All that is known, in path order, for comparison with the disk."""
         rows = self._all(
-            "SELECT path, disk, kind, size, mtime_ns, etag, racy FROM notes ORDER BY path"
+            "SELECT path, disk, kind, size, mtime_ns, etag, md5, racy<>0 FROM notes ORDER BY path"
         )
-        return [
-            SnapshotRow(path, disk, kind, size, mtime_ns, etag, bool(racy))
-            for path, disk, kind, size, mtime_ns, etag, racy in rows
-        ]
+        return [SnapshotRow(*row) for row in rows]
 
     def inbound(self, path: str) -> list[LinkRow]:
         """The links that lead here, by source and place."""

@@ -67,6 +67,7 @@ class SnapshotRow:
     size: int
     mtime_ns: int
     etag: str | None
+    md5: str | None
     racy: bool
 
 

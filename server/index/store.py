@@ -148,7 +148,10 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
         return complete_mark(self._file.parent).exists()
 
     def set_complete(self) -> None:
-        """A whole scan is stored."""
+        """A whole scan is stored: what comes from now on is news."""
+        if not self.is_complete:
+            with self._transaction() as transaction:
+                transaction.mark_first_scan()
         complete_mark(self._file.parent).touch(mode=0o600)
 
     @property

@@ -86,6 +86,10 @@ class Transaction:
         """The texts that were replaced: etag, segment, offset, length."""
         self._next = int(db.execute("SELECT coalesce(max(id), 0) FROM notes").get) + 1
 
+    def mark_first_scan(self) -> None:
+        """What the log has up to here was found, not made: see `Vocabulary.changes`."""
+        self.changes.append(("scanned", "", None))
+
     def put(
         self, items: Iterable[Document], facts: Mapping[str, Facts], etags: Mapping[str, str]
     ) -> None:

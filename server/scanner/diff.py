@@ -23,6 +23,8 @@ class Known(Protocol):
     @property
     def etag(self) -> str | None: ...
     @property
+    def md5(self) -> str | None: ...
+    @property
     def racy(self) -> bool: ...
 
 
@@ -32,6 +34,8 @@ class Diff:
 
     added: list[Entry] = field(default_factory=list)
     modified: list[Entry] = field(default_factory=list)
+    touched: list[Entry] = field(default_factory=list)
+    """Only the time differs, and a hash says that the content doesn't."""
     removed: list[Known] = field(default_factory=list)
     unchanged: int = 0
 
@@ -49,10 +53,12 @@ def diff(disk: Sequence[Entry], index: Sequence[Known]) -> Diff:
             result.removed.append(row)
             row = next(known, None)
         elif entry is not None and row is not None:
-            if differs(entry, row):
-                result.modified.append(entry)
-            else:
+            if not differs(entry, row):
                 result.unchanged += 1
+            elif is_touched(entry, row):
+                result.touched.append(entry)
+            else:
+                result.modified.append(entry)
             entry, row = next(entries, None), next(known, None)
     return result
 
@@ -63,7 +69,15 @@ def differs(entry: Entry, row: Known) -> bool:
         return True
     if entry.kind == "folder":
         return False
-    return row.racy or entry.stat.size != row.size or entry.stat.mtime_ns != row.mtime_ns
+    hashes_differ = entry.md5 is not None and row.md5 is not None and entry.md5 != row.md5
+    same = entry.stat.size == row.size and entry.stat.mtime_ns == row.mtime_ns
+    return row.racy or hashes_differ or not same
+
+
+def is_touched(entry: Entry, row: Known) -> bool:
+    """Whether a hash says that a file is what it was, whatever its time says."""
+    same = entry.kind == row.kind and entry.disk == row.disk
+    return same and entry.md5 is not None and entry.md5 == row.md5
 
 
 def is_racy(mtime_ns: int, looked_at_ns: int) -> bool:

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from server.errors import NotFound, TooLarge, Unavailable, VaultError
@@ -17,7 +17,8 @@ from server.index.rows import Document
 from server.index.store import Index
 from server.models import Entry, FileStat, NotePath, etag_of
 from server.scanner.diff import Known, diff, is_racy
-from server.scanner.walk import Walk, walk
+from server.scanner.oddities import Oddities, find_oddities
+from server.scanner.walk import Walk, look
 from server.telemetry import Telemetry, log
 from server.vault.vault import Found, Vault
 from server.workers import Deadline, Workers
@@ -26,6 +27,7 @@ _BATCH, _BATCH_BYTES = 1000, 16 << 20
 _IN_LINE = 50
 _MASS = 20
 _HOLD_SECONDS = 600.0
+_LAG_NS = 30_000_000_000
 
 Phase = Literal["idle", "walking", "reading"]
 
@@ -43,6 +45,7 @@ class Progress:
     last_seconds: float | None = None
     held_removals: int = 0
     rebuilding: bool = False
+    oddities: Oddities = field(default_factory=Oddities)
 
 
 @dataclass(slots=True)
@@ -88,6 +91,9 @@ class Scanner:
         self._held_since: float | None = None
         self.is_watched: Callable[[], bool] = lambda: False
         """Whether somebody waits to be told of changes: then a quiet remote is asked as often."""
+        self._names: int | None = None
+        self._ids: dict[str, str] = {}
+        """Where the remote's files were at the last scan, by the ids that a move keeps."""
         self.progress = Progress(first_done=index.is_complete)
         telemetry.scan_progress.set(1)
 
@@ -143,18 +149,14 @@ class Scanner:
             # which costs a second look, but never removed.
             known = self._target.snapshot()
             self._set(phase="walking", done=0, total=0)
-            seen = walk(self._vault, self._workers, self._timeout)
+            seen = look(self._vault, self._workers, self._timeout)
             if (
                 self._vault.guard.probe().state != "ok"
                 or self._vault.guard.pin().generation != generation
             ):
                 raise NotFound("The mount changed during the scan.")
             report = self._apply(seen, known, started_ns)
-            self._finished(
-                report,
-                time.perf_counter() - started,
-                has_notes=any(e.kind == "note" for e in seen.entries),
-            )
+            self._finished(report, time.perf_counter() - started, seen)
             return report
 
     def _apply(self, seen: Walk, known: Sequence[Known], started_ns: int) -> Report:
@@ -165,9 +167,17 @@ class Scanner:
         others = [e for e in (*changes.added, *changes.modified) if e.kind != "note"]
         if others:
             self._target.put_files(others)
-        notes = [e for e in (*changes.modified, *changes.added) if e.kind == "note"]
-        gone = {row.path: row for row in vanished}
-        moved_from = {row.etag: row for row in vanished if row.kind == "note" and row.etag}
+        for entry in changes.touched:
+            self._target.touch(entry.path, entry.stat, racy=False)
+        # What waits on record is newer than what the vault shows.
+        gone = {row.path: row for row in vanished if not self._vault.waits(row.path)}
+        found = [e for e in (*changes.modified, *changes.added) if e.kind == "note"]
+        notes = [entry for entry in found if not self._vault.waits(entry.path)]
+        if seen.listed:
+            notes = [e for e in notes if not self._lags(e, known_paths.get(e.path), started_ns)]
+            self._catch_up([*notes, *vanished])
+            notes = self._follow(notes, known_paths, gone, report)
+        moved_from = {row.etag: row for row in gone.values() if row.kind == "note" and row.etag}
         self._set(phase="reading", done=0, total=len(notes))
         done = 0
         for batch in _batches(notes):
@@ -178,8 +188,47 @@ class Scanner:
                 self._target.put(documents)
             done += len(batch)
             self._set(phase="reading", done=done, total=len(notes))
-        self._remove(list(gone), len(known), started_ns, report)
+        # A remote may need a moment until its listing shows what was just written.
+        settled_ns = started_ns - (_LAG_NS if seen.listed else 0)
+        self._remove(list(gone), len(known), settled_ns, report)
+        self._ids = {entry.id: entry.path for entry in seen.entries if entry.id}
         return report
+
+    def _lags(self, entry: Entry, row: Known | None, started_ns: int) -> bool:
+        """Whether the remote still lists what was there before we wrote a moment ago."""
+        if row is None or not row.racy or entry.stat.mtime_ns >= row.mtime_ns:
+            return False
+        now = self._target.get(entry.path)
+        return now is not None and now.indexed_at_ns > started_ns - _LAG_NS
+
+    def _catch_up(self, changed: Sequence[Entry | Known]) -> None:
+        """Have the mount see what its remote told, before anything is read through it."""
+        folders = sorted({one.disk.rpartition("/")[0] for one in changed})
+        if folders:
+            self._vault.look_again(folders, self._timeout)
+
+    def _follow(
+        self,
+        notes: Sequence[Entry],
+        known: dict[str, Known],
+        gone: dict[str, Known],
+        report: Report,
+    ) -> list[Entry]:
+        """Follow the renames that the remote's ids tell; what is left has to be read."""
+        left = []
+        for entry in notes:
+            row = gone.get(self._ids.get(entry.id or "", ""))
+            if row is None or entry.path in known or not self._move(row, entry, entry.stat, True):
+                left.append(entry)
+                continue
+            del gone[row.path]
+            known[entry.path] = row
+            report.moved += 1
+            if entry.md5 is None or entry.md5 != row.md5:
+                left.append(entry)
+            else:
+                self._target.touch(entry.path, entry.stat, racy=False)
+        return left
 
     def _read(self, entries: Sequence[Entry]) -> list["_Read"]:
         # A remote makes every read wait, so many go at once; on a plain folder threads that take
@@ -280,8 +329,8 @@ class Scanner:
         except VaultError:
             return False
 
-    def _finished(self, report: Report, seconds: float, *, has_notes: bool) -> None:
-        self._vault.guard.remember(populated=has_notes)
+    def _finished(self, report: Report, seconds: float, seen: Walk) -> None:
+        self._vault.guard.remember(populated=any(e.kind == "note" for e in seen.entries))
         self._target.set_complete()
         if self._target is not self._index:
             self._index.promote()
@@ -292,15 +341,17 @@ class Scanner:
         for kind in ("added", "modified", "moved", "removed"):
             self._telemetry.scan_changes.labels(kind).inc(getattr(report, kind))
         self.publish_sizes()
-        first = not self.progress.first_done
+        was, names = self.progress, hash(tuple(entry.disk for entry in seen.entries))
         self.progress = Progress(
             first_done=True,
             last_success=self._now(),
             last_seconds=seconds,
             held_removals=report.held,
+            oddities=was.oddities if names == self._names else find_oddities(seen.entries),
         )
+        self._names = names
         self._telemetry.scan_progress.set(1)
-        if first or report.total:
+        if report.total or not was.first_done:
             log(
                 logging.INFO, "scan", added=report.added, modified=report.modified, moved=report.moved,
                 removed=report.removed, seconds=round(seconds, 2), notes=self._index.counts().notes,
@@ -333,7 +384,7 @@ class Scanner:
         was = self.progress
         self.progress = Progress(
             phase, done, total, was.first_done, was.last_success, last_error or was.last_error,
-            was.last_seconds, was.held_removals, self._target is not self._index,
+            was.last_seconds, was.held_removals, self._target is not self._index, was.oddities,
         )  # fmt: skip
         self._telemetry.scan_progress.set(done / total if total else 0)
         if total >= 2000 and done // 2000 > was.done // 2000:

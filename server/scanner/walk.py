@@ -17,10 +17,18 @@ class Walk:
 
     entries: list[Entry]
     closed: tuple[str, ...] = ()
+    listed: bool = False
+    """The remote told it: the mount may know less, or otherwise."""
 
     def hides(self, path: str) -> bool:
         """Whether a path lies in a closed folder: then nobody knows what became of it."""
         return path.startswith(tuple(f"{folder}/" for folder in self.closed))
+
+
+def look(vault: Vault, workers: Workers, timeout: float) -> Walk:
+    """All that is there: as the remote itself lists it where it can be asked, else by a walk."""
+    listed = vault.listing(timeout)
+    return walk(vault, workers, timeout) if listed is None else Walk(listed, listed=True)
 
 
 def walk(vault: Vault, workers: Workers, timeout: float) -> Walk:

@@ -24,6 +24,7 @@ from server.service.publishing import Publishing
 from server.service.resources import Resources
 from server.service.searching import Searching
 from server.service.status import Status
+from server.service.syncing import Syncing
 from server.service.vocabulary import Vocabulary
 from server.service.watching import Watching
 from server.service.writing import Writing
@@ -46,6 +47,7 @@ class Service:
     attachments: Attachments
     moving: Moving
     past: Past
+    syncing: Syncing
     approving: Approving
     resources: Resources
     completing: Completing

@@ -61,6 +61,8 @@ class Edit:
     """The entry of the history that holds what was there before."""
     pending: dict[str, Any] | None = None
     """The approval that it waits for."""
+    ack: str | None = None
+    """Where it is for certain: in the journal, in the mount's cache, on the drive, on this disk."""
 
     @property
     def created(self) -> bool:

@@ -25,7 +25,7 @@ from server.service.waiting import Waiting
 from server.vault.files import OutcomeOpen
 from server.vault.plans import Plans, Replace
 from server.vault.steps import read_steps
-from server.vault.vault import Vault
+from server.vault.vault import Vault, Written
 from server.workers import Deadline, Workers
 
 __all__ = ["Batch", "Edit", "Editing", "Fate"]
@@ -51,7 +51,9 @@ class Editing:
         waiting: Waiting,
         *,
         timeout: float,
+        queues: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`queues` tells whether a write shall be put on record now and made later."""
         self._vault = vault
         self._plans = plans
         self._history = history
@@ -60,6 +62,7 @@ class Editing:
         self._mount = mount
         self._waiting = waiting
         self._timeout = timeout
+        self._queues = queues
         self._open: set[int] = set()
         """Entries of the history about changes of which nobody knows yet whether they were made."""
 
@@ -225,7 +228,10 @@ class Editing:
         permit = self._permit(wanted.caller, path, mode)
         try:
             with self._recorded(ids):
-                written = self._vault.edit(path, recorded, deadline, permit=permit)
+                if self._queues():
+                    written = self._put_on_record(path, recorded, deadline, permit)
+                else:
+                    written = self._vault.edit(path, recorded, deadline, permit=permit)
                 # In the same thread: even when the caller has gone, the index knows of the write.
                 self._loader.store_written(written)
         except _UnchangedError:
@@ -233,7 +239,29 @@ class Editing:
         data = written.content.data
         _tell(wanted.caller, written.path, before[0], etag_of(data), len(data))
         version = ids[0] if ids and before[0] is not None else None
-        return Edit(written.path, before[0], data, uploaded=written.uploaded, version=version)
+        return Edit(
+            written.path,
+            before[0],
+            data,
+            uploaded=written.uploaded,
+            version=version,
+            ack=written.ack,
+        )
+
+    def _put_on_record(
+        self,
+        path: NotePath,
+        change: Callable[[Content | None], bytes],
+        deadline: Deadline,
+        permit: Callable[[str], None],
+    ) -> Written:
+        """A write that is made when the vault answers, on top of the newest that is known here."""
+        with self._vault.hold([path], deadline):
+            known = self._loader.known(path)
+            name = NotePath(known.path) if known else path
+            permit(name)
+            base = Content(known.data, known.stat) if known else None
+            return self._vault.queue(name, known.disk if known else path, base, change(base))
 
     def _carry_out(
         self, caller: Caller, author: Author, batch: Batch, mode: WriteMode, deadline: Deadline

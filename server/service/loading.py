@@ -6,6 +6,7 @@ alone and the result says so.
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from unicodedata import normalize
 
@@ -58,7 +59,7 @@ class Loader:
         `permit` is asked with the path that symbolic links lead to, before anything is told.
         Raises `Unavailable` when the vault can't be reached and the mirror has no copy either.
         """
-        if self._vault.guard.health.ok:
+        if self._vault.guard.health.ok and not self._vault.waits(path):
             try:
                 return await self._mount.run_async(
                     Deadline.after(self._patience), self._from_vault, path, permit
@@ -67,6 +68,23 @@ class Loader:
                 self._vault.guard.wake()
                 log(logging.DEBUG, "read from the mirror", path=path, why=error.code)
         return await self._local.run_async(Deadline.after(self._patience), self._from_mirror, path)
+
+    def known(self, path: NotePath) -> Document | None:
+        """What the index holds of a note, whatever the vault does just now.
+
+        Raises `Unavailable` while the index doesn't know the whole vault.
+        """
+        if not self._index.is_complete:
+            raise Unavailable("The vault was never seen as a whole yet.", "Try again in a moment.")
+        rows = self._index.match(path)
+        exact = [row for row in rows if row.path == path] or rows
+        if len(exact) > 1:
+            raise _ambiguous(path, exact)
+        data = self._index.text(exact[0]) if exact else None
+        if data is None:
+            return None
+        row = exact[0]
+        return Document(row.path, row.disk, data, FileStat(row.size, row.mtime_ns))
 
     def load_now(self, path: NotePath, permit: Permit | None = None) -> Loaded | None:
         """`load` for a thread that may wait for the vault; nothing stale."""
@@ -101,10 +119,7 @@ class Loader:
         rows = self._index.match(path)
         exact = [row for row in rows if row.path == path] or rows
         if len(exact) > 1:
-            raise Ambiguous(
-                f"{path!r} matches several notes that differ only in case.", "Spell the path exactly.",
-                candidates=[row.path for row in exact],
-            )  # fmt: skip
+            raise _ambiguous(path, exact)
         data = self._index.text(exact[0]) if exact else None
         if data is None:
             health = self._vault.guard.health
@@ -114,6 +129,11 @@ class Loader:
             )
         row = exact[0]
         self._index.use([row.path])
+        if self._vault.waits(row.path):
+            # Nobody has it newer than we.
+            return Loaded(
+                row.path, data, row.etag or etag_of(data), FileStat(row.size, row.mtime_ns)
+            )
         return Loaded(
             row.path,
             data,
@@ -195,6 +215,14 @@ class Loader:
         ]
         if entries:
             self._index.put_files(entries)
+
+
+def _ambiguous(path: str, rows: Sequence[Row]) -> Ambiguous:
+    return Ambiguous(
+        f"{path!r} matches several notes that differ only in case.",
+        "Spell the path exactly.",
+        candidates=[row.path for row in rows],
+    )
 
 
 def _same(row: Row, entry: Entry) -> bool:

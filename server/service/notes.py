@@ -1,7 +1,7 @@
 """Reading single notes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from server.access.decision import Access
@@ -47,6 +47,7 @@ class NoteView:
     did_you_mean: Sequence[str] | None = None
     stale: bool | None = None
     as_of: str | None = None
+    conflict_copies: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,10 @@ class Notes:
         access: Access,
         obsidian: Callable[[], ObsidianLinks],
         local: Workers,
+        copies: Callable[[str], Sequence[str]] = lambda _path: (),
     ) -> None:
+        """`copies` names the conflict copies of a note."""
+        self._copies = copies
         self._index = index
         self._loader = loader
         self._access = access
@@ -104,9 +108,11 @@ class Notes:
             return NoteView(
                 path, exists=False, did_you_mean=await self._suggest(caller, path) or None
             )
-        return await self._apart(
+        view = await self._apart(
             loaded, lambda: self._view(loaded, section, offset, max_chars, include_metadata)
         )
+        copies = [path for path in self._copies(view.path) if self._access.sees(caller)(path)]
+        return replace(view, conflict_copies=copies) if copies else view
 
     async def read_many(
         self,

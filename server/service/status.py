@@ -16,6 +16,7 @@ from server.service.freshness import iso
 from server.vault.guard import Guard
 from server.vault.journal import Journal
 from server.vault.obsidian import ObsidianLinks
+from server.vault.uploads import Uploads
 from server.workers import Deadline, Workers
 
 
@@ -39,10 +40,11 @@ class Status:
         approvals: Callable[[], int] = lambda: 0,
         policy: Callable[[], str | None] = lambda: None,
         audit: Callable[[], str | None] = lambda: None,
+        uploads: Callable[[], Uploads | None] = lambda: None,
     ) -> None:
         """`approvals` tells how many writes wait for a person, `policy` what is wrong with its file.
 
-        `audit` tells why lines of the audit can't be written.
+        `audit` tells why lines of the audit can't be written, `uploads` what rclone still holds.
         """
         self._guard = guard
         self._index = index
@@ -58,6 +60,7 @@ class Status:
         self._approvals = approvals
         self._policy = policy
         self._audit = audit
+        self._uploads = uploads
 
     async def health(self, caller: Caller) -> dict[str, Any]:
         """Everything `health_check` says; what counts the whole vault only to who may know that."""
@@ -85,9 +88,29 @@ class Status:
                 "stuck_workers": self._mount.stuck,
                 "approvals": self._approvals() if self._access.may(caller, "admin", "") else None,
             }
+            told["uploads"] = self._uploads_part()
+            told["oddities"] = self._oddities_part()
             told["policy"]["problem"] = problem
             told["audit"]["problem"] = unwritten
         return told
+
+    def _uploads_part(self) -> dict[str, Any] | None:
+        state = self._uploads()
+        if state is None:
+            return None
+        return {
+            "pending": state.pending,
+            "failing": state.failing,
+            "error": state.error or None,
+            "as_of": iso(state.at),
+        }
+
+    def _oddities_part(self) -> dict[str, Any] | None:
+        odd = self._scanner.progress.oddities
+        return {
+            kind: {"count": count, "first": list(odd.examples[kind])}
+            for kind, count in odd.counts.items()
+        } or None
 
     def knows_all(self, caller: Caller) -> bool:
         """Whether a caller may see figures about the whole vault."""

@@ -1,6 +1,6 @@
 """Writing and patching notes: precise edits, and nothing but them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,15 +39,18 @@ class Writing:
         grounds: Grounds,
         access: Access,
         obsidian: Callable[[], ObsidianLinks],
+        uploads: Callable[[str, bytes, float], Awaitable[bool]],
         *,
         max_bytes: int,
     ) -> None:
+        """`uploads` waits until the remote holds a note's content, and tells whether it does."""
         self._editing = editing
         self._once = once
         self._vault = vault
         self._grounds = grounds
         self._access = access
         self._obsidian = obsidian
+        self._uploads = uploads
         self._max_bytes = max_bytes
 
     async def upsert(
@@ -57,8 +60,12 @@ class Writing:
         content: str,
         frontmatter: Mapping[str, Any] | None,
         key: str | None = None,
+        wait: float = 0,
     ) -> dict[str, Any]:
-        """Create the note with its frontmatter, or append a newline and the content to it."""
+        """Create the note with its frontmatter, or append a newline and the content to it.
+
+        `wait` is how many seconds its upload may take.
+        """
         path = parse_note_path(raw_path)
         body = self._body(content)
 
@@ -72,12 +79,14 @@ class Writing:
             edit = await self._editing.edit(
                 caller, "note_upsert", path, change, kind="append", about_to=about_to
             )
-            return self._told(caller, edit, diff=False)
+            return self._told(caller, await self._uploaded(edit, wait), diff=False)
 
         request = {"path": path, "content": content, "frontmatter": frontmatter}
         return await self._once.run(caller, key, "note_upsert", request, path, make)
 
-    async def write(self, caller: Caller, request: Request, key: str | None) -> dict[str, Any]:
+    async def write(
+        self, caller: Caller, request: Request, key: str | None, wait: float = 0
+    ) -> dict[str, Any]:
         """Create, overwrite, append or prepend. Raises `Conflict` with both etags."""
         path = parse_note_path(request.path)
         self._body(request.content)
@@ -87,7 +96,8 @@ class Writing:
             edit = await self._editing.edit(
                 caller, "note_write", path, made, kind=request.mode or "write", about_to=about_to
             )
-            return self._told(caller, edit, diff=False, merged=made.merged)
+            shown = await self._uploaded(edit, wait)
+            return self._told(caller, shown, diff=False, merged=made.merged)
 
         fields = (path, request.content, request.mode, request.frontmatter, request.if_match)
         return await self._once.run(caller, key, "note_write", {"fields": fields}, path, make)
@@ -132,6 +142,12 @@ class Writing:
         told, fate = await self._editing.apply(caller, "notes_edit", make)
         return replace(told, **fate.marks)
 
+    async def _uploaded(self, edit: Edit, wait: float) -> Edit:
+        if not wait or edit.uploaded or edit.dry_run or edit.after is None:
+            return edit
+        done = await self._uploads(edit.path, edit.after, wait)
+        return replace(edit, uploaded=True, ack="drive") if done else edit
+
     def _body(self, content: str) -> bytes:
         body = encoded(content)
         if len(body) > self._max_bytes:
@@ -156,6 +172,7 @@ class Writing:
             "etag": edit.etag,
             "bytes": len(edit.after or b""),
             "uploaded": edit.uploaded,
+            "ack": edit.ack,
             "merged": merged or None,
             "dry_run": edit.dry_run or None,
             "pending": edit.pending,

@@ -3,6 +3,7 @@
 import logging
 import time
 from pathlib import Path
+from typing import Literal
 
 from server.errors import VaultError
 from server.telemetry import log
@@ -13,10 +14,17 @@ from server.vault.writers import DriveWriter, LocalWriter, MountWriter, Writer
 _ASK_AGAIN = 30.0
 
 
+Ack = Literal["journal", "mount", "drive"]
+
+
 class Writers:
     """The three writers. Whether remote control serves is asked once per mount, then now and then."""
 
-    def __init__(self, staging: Path, rc_address: str | None, *, timeout: float) -> None:
+    def __init__(
+        self, staging: Path, rc_address: str | None, *, timeout: float, ack: Ack | None = None
+    ) -> None:
+        """`ack` is what an answer shall mean at least; None: as much as can be known."""
+        self._ack = ack
         self._local = LocalWriter()
         self._mount = MountWriter()
         self._drive = DriveWriter(Rc(rc_address, timeout), staging) if rc_address else None
@@ -27,9 +35,14 @@ class Writers:
         """The writer for a write that begins now."""
         if not pin.is_rclone:
             return self._local
-        if self._drive is not None and self._can_drive(self._drive, pin):
-            return self._drive
-        return self._mount
+        drive = self.drive(pin) if self._ack in (None, "drive") else None
+        return drive or self._mount
+
+    def drive(self, pin: Pin) -> DriveWriter | None:
+        """The remote itself, if it can be asked."""
+        if self._drive is None or not pin.is_rclone or not self._can_drive(self._drive, pin):
+            return None
+        return self._drive
 
     def current(self, guard: Guard) -> str:
         """The name of the writer in use, told without touching the mount; `none` while it is away."""
@@ -39,7 +52,8 @@ class Writers:
             return "none"
         if not pin.is_rclone:
             return self._local.name
-        return self._drive.name if self._drive is not None and self._answers else self._mount.name
+        drives = self._drive is not None and self._answers and self._ack in (None, "drive")
+        return "drive" if drives else self._mount.name
 
     def _can_drive(self, drive: DriveWriter, pin: Pin) -> bool:
         generation, asked = self._asked

@@ -24,6 +24,7 @@ from server.errors import (
     VaultError,
 )
 from server.models import Content, Entry, FileStat, kind_of, path_key
+from server.vault.hands import OWN, Hands
 from server.vault.paths import is_hidden
 
 Permit = Callable[[str], None]
@@ -75,10 +76,13 @@ class Root:
     fd: int
     path: str
     """The real path, only ever compared with the targets of absolute symbolic links."""
+    hands: Hands = OWN
+    """Who opened it, and so who can use it."""
 
     def __del__(self) -> None:
         with suppress(OSError):
-            os.close(self.fd)
+            self.hands.close(self.fd)
+        self.hands.dismiss()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,7 @@ class Spot:
     name: str
     disk: str
     exists: bool
+    hands: Hands = OWN
 
 
 def translate(error: OSError, what: str = "The vault") -> VaultError:  # noqa: PLR0911 - a table
@@ -143,32 +148,40 @@ def spot(
     `make_folders`. Raises `PathNotAllowed` for links that leave the vault. `permit` is asked before
     anything can be told of where a link leads, or made there.
     """
-    walk = _Walk(root, make_folders, permit)
+    hands, fds = root.hands, list[int]()
     try:
-        yield walk.to(path)
+        found, fds = hands.run(_enter, root.fd, root.path, path, make_folders, ask=permit)
+        yield Spot(*found, hands)
     except OSError as error:
         fail(error, repr(path))
     finally:
-        walk.close()
+        hands.close(*fds)
+
+
+def _enter(
+    root: int, real: str, path: str, make_folders: bool, *, ask: Permit | None = None
+) -> tuple[tuple[int, str, str, bool], list[int]]:
+    """What a `Spot` is made of, and the descriptors to be closed after it."""
+    walk = _Walk(root, real, make_folders, ask)
+    try:
+        return walk.to(path), walk.fds
+    except BaseException:
+        OWN.close(*walk.fds)
+        raise
 
 
 class _Walk:
     """Steps from the root to a path one name at a time, never trusting the kernel to stay inside."""
 
-    def __init__(self, root: Root, make_folders: bool, permit: Permit | None) -> None:
-        self._root = root
+    def __init__(self, root: int, real: str, make_folders: bool, permit: Permit | None) -> None:
+        self._real = real
         self._make = make_folders
         self._permit = permit
-        self._fds: list[int] = [os.dup(root.fd)]
+        self.fds: list[int] = [os.dup(root)]
         self._names: list[str] = []
         self._links = 0
 
-    def close(self) -> None:
-        for fd in self._fds:
-            os.close(fd)
-        self._fds.clear()
-
-    def to(self, path: str) -> Spot:
+    def to(self, path: str) -> tuple[int, str, str, bool]:
         todo = path.split("/")
         while True:
             name = todo.pop(0)
@@ -178,7 +191,7 @@ class _Walk:
                     # A link to a folder above, which is found like any other from the one it is in.
                     todo.append(self._up())
                 continue
-            found = _match(self._fds[-1], name)
+            found = _match(self.fds[-1], name)
             if found is not None and (target := self._link(found)) is not None:
                 todo[:0] = target
                 self._ask(todo)
@@ -186,9 +199,7 @@ class _Walk:
             if not todo:
                 final = found or name
                 self._ask([final])
-                return Spot(
-                    self._fds[-1], final, "/".join([*self._names, final]), found is not None
-                )
+                return self.fds[-1], final, "/".join([*self._names, final]), found is not None
             if found is None:
                 self._ask([name, *todo])
             self._down(found, name, path)
@@ -202,30 +213,30 @@ class _Walk:
             if not self._make:
                 raise NotFound(f"{path!r} is not there.", "List the folder above to see what is.")
             with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=self._fds[-1])
+                os.mkdir(name, dir_fd=self.fds[-1])
             found = name
-        self._fds.append(os.open(found, _FOLDER, dir_fd=self._fds[-1]))
+        self.fds.append(os.open(found, _FOLDER, dir_fd=self.fds[-1]))
         self._names.append(found)
 
     def _up(self) -> str:
-        if len(self._fds) == 1:
+        if len(self.fds) == 1:
             raise PathNotAllowed("A symbolic link leads out of the vault.", "Use the real path.")
-        os.close(self._fds.pop())
+        os.close(self.fds.pop())
         return self._names.pop()
 
     def _link(self, name: str) -> list[str] | None:
         """The components a symbolic link stands for; None when `name` isn't one."""
-        if not st.S_ISLNK(os.lstat(name, dir_fd=self._fds[-1]).st_mode):
+        if not st.S_ISLNK(os.lstat(name, dir_fd=self.fds[-1]).st_mode):
             return None
         self._links += 1
-        target = os.readlink(name, dir_fd=self._fds[-1])
+        target = os.readlink(name, dir_fd=self.fds[-1])
         if target.startswith("/"):
-            if not target.startswith(self._root.path.rstrip("/") + "/"):
+            if not target.startswith(self._real.rstrip("/") + "/"):
                 raise PathNotAllowed(
                     "A symbolic link leads out of the vault.", "Use the real path."
                 )
-            target = target[len(self._root.path.rstrip("/")) + 1 :]
-            while len(self._fds) > 1:
+            target = target[len(self._real.rstrip("/")) + 1 :]
+            while len(self.fds) > 1:
                 self._up()
         parts = [part for part in target.split("/") if part not in ("", ".")]
         hidden = any(is_hidden(part) and part != ".." for part in parts)
@@ -281,9 +292,13 @@ def stat_of(result: os.stat_result) -> FileStat:
 
 def read(at: Spot, max_bytes: int) -> Content | None:
     """The whole file, or None when it isn't there. Raises `TooLarge`, `InvalidPath` for a folder."""
+    return at.hands.run(_read, at.folder, at.name, max_bytes)
+
+
+def _read(folder: int, name: str, max_bytes: int) -> Content | None:
     for attempt in range(_READ_ATTEMPTS):
         try:
-            return _read_once(at, max_bytes)
+            return _read_once(folder, name, max_bytes)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -294,9 +309,9 @@ def read(at: Spot, max_bytes: int) -> Content | None:
     raise AssertionError  # the last attempt returns or raises
 
 
-def _read_once(at: Spot, max_bytes: int) -> Content:
+def _read_once(folder: int, name: str, max_bytes: int) -> Content:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    fd = os.open(at.name, flags, dir_fd=at.folder)
+    fd = os.open(name, flags, dir_fd=folder)
     try:
         content = _read_all(fd, max_bytes)
     except BaseException:
@@ -347,7 +362,7 @@ def _too_large(size: int, limit: int) -> TooLarge:
 def entry_at(at: Spot) -> Entry | None:
     """What a walk would say of a file found by `spot`; None for a folder."""
     try:
-        stat = os.lstat(at.name, dir_fd=at.folder)
+        stat = at.hands.run(os.lstat, at.name, dir_fd=at.folder)
     except FileNotFoundError:
         return None
     if not st.S_ISREG(stat.st_mode):
@@ -358,6 +373,13 @@ def entry_at(at: Spot) -> Entry | None:
 def list_folder(root: Root, disk: str) -> list[Entry]:
     """The visible entries of one folder, unsorted. Raises on any error but a vanished entry."""
     try:
+        return root.hands.run(_list_folder, root.fd, root.path, disk)
+    except OSError as error:
+        fail(error, "A folder")
+
+
+def _list_folder(root: int, real: str, disk: str) -> list[Entry]:
+    try:
         fd = _open_folder(root, disk)
     except NotADirectoryError:
         # It was a folder when it was seen: whoever put a link in its place has taken it away.
@@ -366,16 +388,16 @@ def list_folder(root: Root, disk: str) -> list[Entry]:
         fail(error, "A folder")
     try:
         with os.scandir(fd) as found:
-            return [entry for item in found if (entry := _entry(root, disk, item)) is not None]
+            return [entry for item in found if (entry := _entry(root, real, disk, item))]
     except OSError as error:
         fail(error, "A folder")
     finally:
         os.close(fd)
 
 
-def _open_folder(root: Root, disk: str) -> int:
+def _open_folder(root: int, disk: str) -> int:
     """Open a folder name by name: in one step the kernel would follow a link on the way to it."""
-    at = os.dup(root.fd)
+    at = os.dup(root)
     try:
         for name in disk.split("/") if disk else ():
             below = os.open(name, _FOLDER, dir_fd=at)
@@ -386,7 +408,7 @@ def _open_folder(root: Root, disk: str) -> int:
         os.close(at)
 
 
-def _entry(root: Root, folder: str, item: "os.DirEntry[str]") -> Entry | None:
+def _entry(root: int, real: str, folder: str, item: "os.DirEntry[str]") -> Entry | None:
     if is_hidden(item.name) or not _is_text(item.name):
         return None
     disk = f"{folder}/{item.name}" if folder else item.name
@@ -394,7 +416,7 @@ def _entry(root: Root, folder: str, item: "os.DirEntry[str]") -> Entry | None:
         path = unicodedata.normalize("NFC", disk)
         stat = item.stat(follow_symlinks=False)
         if st.S_ISLNK(stat.st_mode):
-            return _linked_file(root, path, disk)
+            return _linked_file(root, real, path, disk)
     except FileNotFoundError:
         return None
     if st.S_ISDIR(stat.st_mode):
@@ -404,13 +426,23 @@ def _entry(root: Root, folder: str, item: "os.DirEntry[str]") -> Entry | None:
     return None
 
 
-def _linked_file(root: Root, path: str, disk: str) -> Entry | None:
+def _linked_file(root: int, real: str, path: str, disk: str) -> Entry | None:
     # Linked files inside the vault count; linked folders don't, they could form a cycle.
     try:
-        with spot(root, disk) as at:
-            stat = os.stat(at.name, dir_fd=at.folder, follow_symlinks=False)
+        (folder, name, target, _), fds = _enter(root, real, disk, False)
     except (NotFound, PathNotAllowed, InvalidPath, Ambiguous):
         return None
+    except OSError as error:
+        if isinstance(translate(error), NotFound | PathNotAllowed | InvalidPath):
+            return None
+        raise
+    try:
+        stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    finally:
+        OWN.close(*fds)
     if not st.S_ISREG(stat.st_mode):
         return None
-    return Entry(path, disk, kind_of(disk), stat_of(stat), unicodedata.normalize("NFC", at.disk))
+    leads_to = unicodedata.normalize("NFC", target)
+    return Entry(path, disk, kind_of(disk), stat_of(stat), real=leads_to)

@@ -19,7 +19,9 @@ from typing import Literal
 from server.errors import Unavailable, VaultError
 from server.telemetry import LOG, Telemetry, log
 from server.vault import files
+from server.vault.hands import OWN, ExpendableHands, Hands
 from server.vault.identity import IdentityFile
+from server.vault.marker import has_marker, looks_empty, make_marker, read_marker, share_device
 from server.vault.mounts import MountPoint, mount_id_of, mount_of
 from server.vault.obsidian import find_obsidian
 from server.workers import Deadline, Workers
@@ -55,6 +57,10 @@ _REASONS: dict[State, tuple[str, str]] = {
     ),
     "error": ("The vault can't be read.", "Check its permissions and the mount."),
 }
+
+
+_MOST_STUCK = 4
+"""Processes that the kernel can't end: beyond these, nothing new is sent into a mount that hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,8 @@ class Guard:
         self._now = now
         self._pin: Pin | None = None
         self._generation = 0
+        self._spare: ExpendableHands | None = None
+        self._stuck: list[ExpendableHands] = []
         self._probing = threading.Lock()
         self._wake = threading.Event()
         self.looked = threading.Event()
@@ -142,6 +150,11 @@ class Guard:
             self._wake.set()
             raise files.VaultGone(*_REASONS["not_mounted"], state="not_mounted")
         return pin
+
+    @property
+    def last(self) -> Pin | None:
+        """The pinned vault as it was last seen; nothing is checked."""
+        return self._pin
 
     def suspect(self, error: VaultError) -> None:
         """A call failed as if the mount were gone: don't trust the pin until a probe says otherwise."""
@@ -165,8 +178,12 @@ class Guard:
         self._wake.set()
 
     def close(self) -> None:
-        """Let the probing threads end."""
+        """Let the probing threads end, and let go of the vault."""
         self._workers.close()
+        pin, self._pin = self._pin, None
+        for hands in (pin.root.hands if pin else None, self._spare):
+            if hands is not None:
+                hands.abandon()
 
     def probe(self) -> Health:
         """Look at the vault now, within the deadline, and publish what was seen."""
@@ -216,41 +233,58 @@ class Guard:
         return self._open()
 
     def _check_pinned(self, pin: Pin) -> None:
-        known = self._identity.current
-        if known.id is not None:
-            try:
-                os.stat(self._marker, dir_fd=pin.root.fd, follow_symlinks=False)
-            except FileNotFoundError:
-                raise _NotTheVault("no_marker") from None
-        self._check_not_empty(pin.root)
+        root = pin.root
+        known = self._identity.current.id is not None
+        if known and not root.hands.run(has_marker, root.fd, self._marker):
+            raise _NotTheVault("no_marker")
+        self._check_not_empty(root.hands, root.fd)
 
     def _open(self) -> Pin:
-        real = os.path.realpath(self._path)
+        hands = self._hands()
+        real = hands.run(os.path.realpath, self._path)
         mount = mount_of(real)
-        self._check_mounted(real, mount)
+        if hands is OWN and mount is not None and mount.may_hang:
+            hands = self._child()
+        self._check_mounted(real, mount, hands)
         try:
-            fd = os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = hands.run(os.open, real, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
             raise _NotTheVault("missing") from None
-        root = files.Root(fd, real)
-        if mount is not None and mount_id_of(fd) not in (None, mount.id):
-            raise _NotTheVault("not_mounted", "the mount changed while it was opened")
-        self._check_marker(root)
-        self._check_not_empty(root)
-        self._identity.update(mounted=mount is not None and mount.is_rclone)
-        self._find_obsidian(real, mount)
-        self._generation += 1
-        return Pin(root, mount, self._generation)
-
-    def _find_obsidian(self, real: str, mount: MountPoint | None) -> None:
         try:
-            found = find_obsidian(real, mount)
+            self._check_same_mount(mount, hands, fd)
+            self._check_marker(hands, fd)
+            self._check_not_empty(hands, fd)
+        except BaseException:
+            hands.close(fd)
+            raise
+        self._identity.update(mounted=mount is not None and mount.is_rclone)
+        self._find_obsidian(real, mount, hands)
+        self._generation += 1
+        self._spare = None
+        return Pin(files.Root(fd, real, hands), mount, self._generation)
+
+    def _hands(self) -> Hands:
+        """Our own for a plain folder; nothing on a mount is touched by this process."""
+        mount = mount_of(os.path.abspath(self._path))
+        return self._child() if mount is not None and mount.may_hang else OWN
+
+    def _child(self) -> ExpendableHands:
+        if self._spare is None or self._spare.is_gone:
+            self._stuck = [left for left in self._stuck if left.lingers]
+            if len(self._stuck) >= _MOST_STUCK:
+                raise _NotTheVault("hung", f"{len(self._stuck)} processes are stuck in the mount")
+            self._spare = ExpendableHands()
+        return self._spare
+
+    def _find_obsidian(self, real: str, mount: MountPoint | None, hands: Hands) -> None:
+        try:
+            found = hands.run(find_obsidian, real, mount)
         except OSError:
             return
         if found is not None:
             self._identity.update(obsidian_vault=found[0], obsidian_prefix=found[1])
 
-    def _check_mounted(self, real: str, mount: MountPoint | None) -> None:
+    def _check_mounted(self, real: str, mount: MountPoint | None, hands: Hands) -> None:
         known = self._identity.current
         must = self._require == "true" or (
             self._require == "auto" and known.mounted and known.populated
@@ -262,49 +296,29 @@ class Guard:
             raise _NotTheVault("not_mounted")
         if known.mounted and known.populated and not mount.is_rclone:
             raise _NotTheVault("not_mounted", f"{mount.fstype} where rclone was")
-        if (
-            not mount.is_rclone
-            and os.stat(real).st_dev == os.stat(os.path.dirname(mount.path)).st_dev
-        ):
+        above = os.path.dirname(mount.path)
+        if not mount.is_rclone and hands.run(share_device, real, above):
             raise _NotTheVault("not_mounted", "same device as the folder above it")
 
-    def _check_marker(self, root: files.Root) -> None:
+    def _check_same_mount(self, mount: MountPoint | None, hands: Hands, fd: int) -> None:
+        if mount is not None and hands.run(mount_id_of, fd) not in (None, mount.id):
+            raise _NotTheVault("not_mounted", "the mount changed while it was opened")
+
+    def _check_marker(self, hands: Hands, fd: int) -> None:
         known = self._identity.current
-        found = self._read_marker(root)
+        found = hands.run(read_marker, fd, self._marker)
         if found is None and known.id is not None and known.populated:
             raise _NotTheVault("no_marker")
         if found is None:
-            found = self._make_marker(root, known.id or uuid.uuid4().hex)
+            found = self._make_marker(hands, fd, known.id or uuid.uuid4().hex)
         if found and known.id not in (None, found) and known.populated:
             raise _NotTheVault("wrong_vault")
         # A marker that reads empty (rclone shows new files so for a while) is still a marker.
         self._identity.update(id=found or known.id)
 
-    def _read_marker(self, root: files.Root) -> str | None:
+    def _make_marker(self, hands: Hands, fd: int, marker_id: str) -> str | None:
         try:
-            fd = os.open(self._marker, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root.fd)
-        except FileNotFoundError:
-            return None
-        try:
-            # Empty while another server that starts at this moment is still writing it.
-            for _ in range(50):
-                if found := os.pread(fd, 200, 0).decode("ascii", "replace").strip():
-                    return found
-                time.sleep(0.02)
-            return ""
-        finally:
-            os.close(fd)
-
-    def _make_marker(self, root: files.Root, marker_id: str) -> str | None:
-        try:
-            fd = os.open(
-                self._marker,
-                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
-                0o644,
-                dir_fd=root.fd,
-            )
-        except FileExistsError:
-            return self._read_marker(root)
+            return hands.run(make_marker, fd, self._marker, marker_id)
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
@@ -313,23 +327,10 @@ class Guard:
                 "the vault is read-only: no marker, so an impostor is harder to tell",
             )
             return None
-        try:
-            os.write(fd, marker_id.encode("ascii") + b"\n")
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        return marker_id
 
-    def _check_not_empty(self, root: files.Root) -> None:
-        if not self._identity.current.populated:
-            return
-        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root.fd)
-        try:
-            with os.scandir(fd) as entries:
-                if all(entry.name.startswith(".") for entry in entries):
-                    raise _NotTheVault("empty")
-        finally:
-            os.close(fd)
+    def _check_not_empty(self, hands: Hands, fd: int) -> None:
+        if self._identity.current.populated and hands.run(looks_empty, fd):
+            raise _NotTheVault("empty")
 
     def _still_mounted(self, pin: Pin) -> bool:
         if pin.mount is None:
@@ -338,12 +339,13 @@ class Guard:
         return (
             now is not None
             and now.id == pin.mount.id
-            and mount_id_of(pin.root.fd) in (None, now.id)
+            # A child's descriptor was compared when it was opened.
+            and (pin.root.hands is not OWN or mount_id_of(pin.root.fd) in (None, now.id))
         )
 
     def _still_there(self, pin: Pin) -> bool:
         """Whether VAULT_PATH still leads to the pinned folder: a descriptor follows one that is moved."""
-        if pin.mount is not None and pin.mount.fstype.startswith("fuse"):
+        if pin.mount is not None and pin.mount.may_hang:
             return True  # inodes mean nothing there
         try:
             now = os.stat(self._path)
@@ -354,7 +356,14 @@ class Guard:
     # -- publishing ---------------------------------------------------------------------------
 
     def _lost(self, state: State, detail: str = "") -> None:
-        self._pin = None
+        pin, self._pin = self._pin, None
+        if state in ("hung", "dead"):
+            # Whoever waits for them must not wait any longer.
+            for hands in (pin.root.hands if pin else None, self._spare):
+                if isinstance(hands, ExpendableHands):
+                    hands.abandon()
+                    self._stuck.append(hands)
+            self._spare = None
         self._become(state, detail)
 
     def _become(self, state: State, detail: str = "") -> None:

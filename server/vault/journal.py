@@ -24,9 +24,12 @@ from pathlib import Path
 from typing import Literal
 
 from server.errors import Unavailable
+from server.models import path_key
 
 State = Literal["prepared", "applied", "aside"]
 KEEP_ASIDE = 50
+QUEUED = "journal"
+"""The protocol of a write that waits here before the vault was touched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +83,24 @@ class Journal:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
-        self._sizes = {
-            item.file.stem: item.record.size for item in self.items() if item.state != "aside"
+        on_file = [item for item in self.items() if item.state != "aside"]
+        self._sizes = {item.file.stem: item.record.size for item in on_file}
+        self._places = {
+            item.file.stem: (path_key(item.record.path), item.record.id) for item in on_file
         }
         self._ghosts = {ghost.id: ghost for ghost in _ghosts(folder)}
 
     def __len__(self) -> int:
         return len(self._sizes)
 
-    def prepare(self, record: Record, data: bytes) -> None:
+    def ids(self, path: str) -> list[str]:
+        """The open writes of a file, by the ids of their records."""
+        if not self._places:
+            return []
+        key = path_key(path)
+        return [entry for place, entry in list(self._places.values()) if place == key]
+
+    def prepare(self, record: Record, data: bytes, state: State = "prepared") -> None:
         """Store a write durably. Raises `Unavailable` when the journal is full or can't be written."""
         with self._lock:
             if (
@@ -100,8 +112,9 @@ class Journal:
                     "Wait until the mount has caught up; health_check shows the queue.",
                 )
             self._sizes[_stem(record)] = len(data)
+            self._places[_stem(record)] = path_key(record.path), record.id
         try:
-            self._store(record, data)
+            self._store(record, data, state)
         except OSError as error:
             self._forget(record)
             raise Unavailable(
@@ -179,9 +192,9 @@ class Journal:
         """An acknowledged write in the place of another, so that a full journal has room for it."""
         with self._lock:
             self._sizes[_stem(record)] = len(data)
+            self._places[_stem(record)] = path_key(record.path), record.id
         try:
-            self._store(record, data)
-            self.applied(record)
+            self._store(record, data, "applied")
         except OSError:
             self.done(record)
             raise
@@ -196,6 +209,7 @@ class Journal:
             file.rename(self._folder / file.name)
             with self._lock:
                 self._sizes[file.stem] = item.record.size
+                self._places[file.stem] = path_key(item.record.path), item.record.id
             taken += 1
         for ghost in _ghosts(folder) if folder.is_dir() else ():
             (folder / f"{ghost.id}.ghost").rename(self._folder / f"{ghost.id}.ghost")
@@ -213,14 +227,14 @@ class Journal:
                 file.unlink(missing_ok=True)
         return found
 
-    def _store(self, record: Record, data: bytes) -> None:
+    def _store(self, record: Record, data: bytes, state: State) -> None:
         header = json.dumps(asdict(record), ensure_ascii=False).encode("utf-8", "surrogateescape")
         new = self._folder / f"{_stem(record)}.new"
         with new.open("xb") as file:
             file.write(header + b"\n" + data)
             file.flush()
             os.fsync(file.fileno())
-        new.rename(self._file(record, "prepared"))
+        new.rename(self._file(record, state))
         self._sync_folder()
 
     def _sync_folder(self) -> None:
@@ -236,6 +250,7 @@ class Journal:
     def _forget(self, record: Record) -> None:
         with self._lock:
             self._sizes.pop(_stem(record), None)
+            self._places.pop(_stem(record), None)
 
 
 def _ghosts(folder: Path) -> list[Ghost]:

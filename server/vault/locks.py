@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from server.errors import Timeout
+from server.vault.hands import OWN, Hands
 from server.workers import Deadline
 
 
@@ -52,14 +53,23 @@ class PathLocks:
 
 
 @contextmanager
-def folder_lock(folder: int, deadline: Deadline) -> Iterator[None]:
+def folder_lock(folder: int, deadline: Deadline, hands: Hands = OWN) -> Iterator[None]:
     """Hold a folder against other processes while a content is compared and replaced."""
+    fd = hands.run(_locked, folder, deadline)
+    try:
+        yield
+    finally:
+        hands.close(fd)
+
+
+def _locked(folder: int, deadline: Deadline) -> int:
     fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         _flock(fd, deadline)
-        yield
-    finally:
+    except BaseException:
         os.close(fd)
+        raise
+    return fd
 
 
 def _flock(fd: int, deadline: Deadline) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 RCLONE = "fuse.rclone"
+_FOREIGN = ("fuse", "nfs", "cifs", "smb", "9p", "ceph", "glusterfs", "davfs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,11 @@ class MountPoint:
     @property
     def is_rclone(self) -> bool:
         return self.fstype == RCLONE
+
+    @property
+    def may_hang(self) -> bool:
+        """Whether something else than this kernel answers for it."""
+        return self.fstype.startswith(_FOREIGN)
 
 
 def mount_of(path: str, mountinfo: str | None = None) -> MountPoint | None:

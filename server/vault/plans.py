@@ -96,6 +96,7 @@ class Plans:
         Raises `OutcomeOpen` when the mount failed on the way: it is settled when that is back.
         """
         name = f"{time.time_ns():020d}-{uuid.uuid4().hex[:12]}"
+        self._vault.settle_first(paths_of(steps))
         # On file only when it can begin: one that had to wait too long must not be settled later.
         with self._vault.hold(paths_of(steps), deadline), self._own(name):
             self._run(self._store(steps, name), deadline, _outside_trash(permit), on_step)

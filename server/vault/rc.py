@@ -48,6 +48,15 @@ class RemoteStat:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoteItem:
+    """A file or folder of a listing; `size` is -1 for what has none, like a Google document."""
+
+    path: str
+    is_folder: bool
+    stat: RemoteStat
+
+
+@dataclass(frozen=True, slots=True)
 class Upload:
     """One file that waits in rclone's cache for its upload, or is being uploaded."""
 
@@ -136,6 +145,15 @@ class Rc:
         except (KeyError, TypeError, ValueError) as error:
             _malformed("operations/stat", error)
 
+    def list(self, fs: str, folder: str, timeout: float) -> list[RemoteItem]:
+        """Everything below a folder as the backend has it, in one go. Names may occur twice."""
+        options = {"recurse": True, "showHash": True, "hashTypes": ["md5"], "noMimeType": True}
+        answer = self.call("operations/list", timeout, fs=fs, remote=folder, opt=options)
+        try:
+            return [_remote_item(item) for item in answer.get("list") or ()]
+        except (KeyError, TypeError, ValueError) as error:
+            _malformed("operations/list", error)
+
     def has_folder(self, fs: str, remote: str) -> bool:
         """Whether the backend has the folder now. Ask before creating a file in it.
 
@@ -160,6 +178,10 @@ class Rc:
             dstRemote=remote,
             _config={"IgnoreTimes": True},
         )
+
+    def refresh_all(self, fs: str, timeout: float) -> None:
+        """Have the mount list everything anew."""
+        self.call("vfs/refresh", timeout, fs=fs, recursive="true")
 
     def refresh(self, fs: str, folder: str = "") -> bool:
         """Have the mount list a folder anew; False when the mount does not know the folder."""
@@ -211,6 +233,10 @@ def _remote_stat(item: Mapping[str, Any]) -> RemoteStat:
         mtime_ns=_nanoseconds(str(item["ModTime"])),
         id=str(item.get("ID", "")),
     )
+
+
+def _remote_item(item: Mapping[str, Any]) -> RemoteItem:
+    return RemoteItem(str(item["Path"]), bool(item["IsDir"]), _remote_stat(item))
 
 
 def _nanoseconds(moment: str) -> int:

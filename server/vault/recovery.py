@@ -21,12 +21,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from server.errors import Conflict, NotFound, VaultError
-from server.models import Content, NotePath
+from server.errors import Conflict, NotFound, PathNotAllowed, VaultError
+from server.models import Content, NotePath, path_key
 from server.telemetry import Telemetry, log
 from server.vault import files
 from server.vault.guard import Pin
-from server.vault.journal import Ghost, Item, Journal, by_path
+from server.vault.journal import QUEUED, Ghost, Item, Journal, by_path
 from server.vault.vault import Vault, Written
 from server.vault.writers import DriveWriter, remove_temp
 from server.workers import Deadline
@@ -55,6 +55,7 @@ class Recovery:
         self._grace = grace
         self._now = now
         self._busy = threading.Lock()
+        vault.settle = self.settle
 
     def settle(self) -> int:
         """Look once at every entry that nobody is writing; returns how many are left."""
@@ -113,18 +114,21 @@ class Recovery:
 
     def _settle(self, pin: Pin, chain: Sequence[Item]) -> None:
         found = self._look(pin, chain)
-        acknowledged = [item for item in chain if item.state == "applied"]
-        if not acknowledged:
+        etag = found.etag if found else None
+        ours = {item.record.etag for item in chain} | {item.record.base for item in chain}
+        if all(item.state != "applied" for item in chain):
             self._settle_unacknowledged(chain, found)
             return
-        newest = acknowledged[-1]
+        # What was never acknowledged counts if it is there: later writes may be built on it.
+        made = [item for item in chain if item.state == "applied" or item.record.etag == etag]
+        self._settle_unacknowledged([item for item in chain if item not in made], found)
+        chain = made
+        newest = chain[-1]
         if self._same_mount(pin, newest) and self._drive(pin) is None:
             # Its time has come on the mount it was made on. What the note says now is somebody's
             # later work, and no business of ours.
             self._done(chain)
             return
-        etag = found.etag if found else None
-        ours = {item.record.etag for item in chain} | {item.record.base for item in chain}
         if etag in ours or self._is_torn(pin, newest, found):
             if self._is_coming(pin, newest):
                 return
@@ -141,7 +145,7 @@ class Recovery:
             with files.spot(pin.root, disk) as at:
                 for item in chain:
                     if item.record.temp:
-                        remove_temp(at.folder, item.record.temp)
+                        remove_temp(at, item.record.temp)
         except NotFound:
             return None
         found = self._vault.read(NotePath(disk))
@@ -185,7 +189,18 @@ class Recovery:
                 raise Conflict("The note changed while it was being recovered.")
             return data
 
-        self._on_write(self._vault.edit(NotePath(item.record.disk), change, Deadline.after(60)))
+        def stay(path: str) -> None:
+            if path_key(path) != path_key(item.record.path):
+                raise PathNotAllowed("A symbolic link stands where the note was.")
+
+        deadline = Deadline.after(60)
+        made = self._vault.mend(
+            NotePath(item.record.disk), change, deadline, created=item.record.created, permit=stay
+        )
+        self._on_write(made)
+        if item.record.protocol == QUEUED:
+            log(logging.INFO, "made a write that had waited", path=item.record.path)
+            return
         self._telemetry.writes.labels("recovery", "rewritten").inc()
         log(
             logging.WARNING,
@@ -199,7 +214,10 @@ class Recovery:
         stem, dot, suffix = item.record.disk.rpartition(".")
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(item.record.created))
         beside = f"{stem}.conflict-{stamp}-{item.record.id[:4]}{dot}{suffix}"
-        self._on_write(self._vault.edit(NotePath(beside), lambda _: data, Deadline.after(60)))
+        made = self._vault.mend(
+            NotePath(beside), lambda _: data, Deadline.after(60), created=item.record.created
+        )
+        self._on_write(made)
         self._telemetry.writes.labels("recovery", "conflict_copy").inc()
         log(
             logging.WARNING, "the note changed elsewhere while a write waited: both are kept",
@@ -212,8 +230,7 @@ class Recovery:
             self._journal.done(item.record)
 
     def _drive(self, pin: Pin) -> DriveWriter | None:
-        writer = self._vault.choose_writer(pin)
-        return writer if isinstance(writer, DriveWriter) else None
+        return self._vault.drive(pin)
 
     def _same_mount(self, pin: Pin, item: Item) -> bool:
         return self._vault.generations.get(item.record.id) == pin.generation

@@ -16,7 +16,7 @@ from server.models import FileStat, Kind, kind_of
 from server.vault import files
 from server.vault.guard import Pin
 from server.vault.locks import folder_lock
-from server.vault.writers import BaseChanged, Writer
+from server.vault.writers import BaseChanged, Writer, sync_folder
 from server.workers import Deadline
 
 
@@ -51,7 +51,9 @@ def move(
             _check_outside(source.disk, target.disk)
             name = new.rpartition("/")[2]
             above = target.disk.rpartition("/")[0]
-            there = files.Spot(target.folder, name, f"{above}/{name}" if above else name, True)
+            there = files.Spot(
+                target.folder, name, f"{above}/{name}" if above else name, True, target.hands
+            )
             with _both(source, target, deadline):
                 deadline.check()
                 _move(pin, before.kind, source, target, name)
@@ -76,21 +78,21 @@ def remove(
         if not at.exists:
             raise NotFound(f"{path!r} is not there.", "List the folder to see what is.")
         gone = place_of(at)
-        with folder_lock(at.folder, deadline):
+        with folder_lock(at.folder, deadline, at.hands):
             content = files.read(at, limit)
             if content is None or content.etag != etag:
                 raise BaseChanged
             deadline.check()
             with _open_when_gone(pin):
-                os.unlink(at.name, dir_fd=at.folder)
-            _sync(pin, at.folder)
+                at.hands.run(os.unlink, at.name, dir_fd=at.folder)
+            _sync(pin, at)
     _refresh(pin, writer, gone.disk)
     return gone
 
 
 def place_of(at: files.Spot) -> Place:
     """What is at a spot. Raises `InvalidPath` for devices and the like."""
-    found = os.lstat(at.name, dir_fd=at.folder)
+    found = at.hands.run(os.lstat, at.name, dir_fd=at.folder)
     if st.S_ISDIR(found.st_mode):
         return Place(at.disk, "folder", FileStat(0, found.st_mtime_ns))
     if not st.S_ISREG(found.st_mode):
@@ -103,11 +105,11 @@ def _both(source: files.Spot, target: files.Spot, deadline: Deadline) -> Iterato
     """Hold both folders, in one order whoever moves in which direction."""
     above = [at.disk.rpartition("/")[0] for at in (source, target)]
     first, second = (source, target) if above[0] <= above[1] else (target, source)
-    with folder_lock(first.folder, deadline):
+    with folder_lock(first.folder, deadline, first.hands):
         if above[0] == above[1]:
             yield
         else:
-            with folder_lock(second.folder, deadline):
+            with folder_lock(second.folder, deadline, second.hands):
                 yield
 
 
@@ -117,22 +119,27 @@ def _move(pin: Pin, kind: Kind, source: files.Spot, target: files.Spot, name: st
     if not own and _is_taken(target, name):
         if pin.is_rclone or not _is_one_file(source, target):
             raise Conflict(f"{target.disk!r} is there already.", "Choose another name.")
-        os.unlink(source.name, dir_fd=source.folder)
+        source.hands.run(os.unlink, source.name, dir_fd=source.folder)
     elif pin.is_rclone or kind == "folder" or own:
         # A folder can't take the place of one that holds something; rclone has no links.
         with _open_when_gone(pin):
-            os.rename(source.name, name, src_dir_fd=source.folder, dst_dir_fd=target.folder)
+            _rename(source, target.folder, name)
     else:
         _link(pin, source, target.folder, name)
-    _sync(pin, source.folder)
-    _sync(pin, target.folder)
+    _sync(pin, source)
+    _sync(pin, target)
 
 
 def _link(pin: Pin, source: files.Spot, folder: int, name: str) -> None:
     """A rename that can't clobber what a stranger to the locks has just put there."""
     try:
-        os.link(
-            source.name, name, src_dir_fd=source.folder, dst_dir_fd=folder, follow_symlinks=False
+        source.hands.run(
+            os.link,
+            source.name,
+            name,
+            src_dir_fd=source.folder,
+            dst_dir_fd=folder,
+            follow_symlinks=False,
         )
     except FileExistsError:
         raise Conflict(f"{name!r} is there already.", "Choose another name.") from None
@@ -140,14 +147,18 @@ def _link(pin: Pin, source: files.Spot, folder: int, name: str) -> None:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
             raise
         with _open_when_gone(pin):
-            os.rename(source.name, name, src_dir_fd=source.folder, dst_dir_fd=folder)
+            _rename(source, folder, name)
         return
     try:
-        os.unlink(source.name, dir_fd=source.folder)
+        source.hands.run(os.unlink, source.name, dir_fd=source.folder)
     except OSError:
         with suppress(OSError):
-            os.unlink(name, dir_fd=folder)
+            source.hands.run(os.unlink, name, dir_fd=folder)
         raise
+
+
+def _rename(source: files.Spot, folder: int, name: str) -> None:
+    source.hands.run(os.rename, source.name, name, src_dir_fd=source.folder, dst_dir_fd=folder)
 
 
 def _is_taken(target: files.Spot, name: str) -> bool:
@@ -155,7 +166,7 @@ def _is_taken(target: files.Spot, name: str) -> bool:
     if target.exists:
         return True
     try:
-        os.lstat(name, dir_fd=target.folder)
+        target.hands.run(os.lstat, name, dir_fd=target.folder)
     except FileNotFoundError:
         return False
     return True
@@ -163,7 +174,7 @@ def _is_taken(target: files.Spot, name: str) -> bool:
 
 def _is_one_file(source: files.Spot, target: files.Spot) -> bool:
     """Whether a crash came between the new name and the end of the old one."""
-    first, second = (os.lstat(at.name, dir_fd=at.folder) for at in (source, target))
+    first, second = (at.hands.run(os.lstat, at.name, dir_fd=at.folder) for at in (source, target))
     return os.path.samestat(first, second)
 
 
@@ -198,15 +209,11 @@ def _refresh(pin: Pin, writer: Writer, disk: str) -> None:
         writer.refresh(pin, disk)
 
 
-def _sync(pin: Pin, folder: int) -> None:
+def _sync(pin: Pin, at: files.Spot) -> None:
     if pin.is_rclone:
         return
     try:
-        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        at.hands.run(sync_folder, at.folder)
     except OSError as error:
         # It is done, but who knows for how long.
         raise files.OutcomeOpen from error

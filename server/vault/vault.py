@@ -6,25 +6,26 @@ pinned root; every write through the journal and one of the writers.
 
 import hashlib
 import logging
+import threading
 import time
 import unicodedata
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from server.errors import Conflict, NotFound, TooLarge, VaultError
-from server.models import Content, Entry, NotePath, etag_of, kind_of, path_key
+from server.errors import Conflict, NotFound, TooLarge, Unavailable, VaultError
+from server.models import Content, Entry, FileStat, NotePath, etag_of, kind_of, path_key
 from server.telemetry import Telemetry, log
 from server.vault import files, relocation
 from server.vault.aliases import Aliases
 from server.vault.files import Permit
 from server.vault.guard import Guard, Pin
-from server.vault.journal import Journal, Record
+from server.vault.journal import QUEUED, Journal, Record
 from server.vault.locks import PathLocks
 from server.vault.turns import Turns
-from server.vault.writers import BaseChanged, Replacement, Writer
+from server.vault.writers import BaseChanged, DriveWriter, Replacement, Writer
 from server.workers import Deadline
 
 T = TypeVar("T")
@@ -57,6 +58,11 @@ class Written:
     at_ns: int
     """When it was made, taken while no other writer could follow."""
 
+    @property
+    def ack(self) -> str:
+        """Where it is for certain."""
+        return "disk" if self.protocol == "local" else self.protocol
+
 
 @dataclass(frozen=True, slots=True)
 class Moved:
@@ -78,18 +84,27 @@ class Vault:
         *,
         max_bytes: int,
         max_attachment_bytes: int = 0,
+        drive: Callable[[Pin], DriveWriter | None] | None = None,
         aliases: Aliases | None = None,
     ) -> None:
-        """`max_bytes` limits notes, and other files unless theirs is larger."""
+        """`max_bytes` limits notes, and other files unless theirs is larger.
+
+        `drive` is the way to ask the remote itself; without it, the writer if that is one.
+        """
         self.guard = guard
         self.aliases = aliases or Aliases()
         self._journal = journal
         self.choose_writer = choose_writer
+        self._drive = drive
         self._telemetry = telemetry
         self._max_bytes = max_bytes
         self._max_attachment_bytes = max(max_bytes, max_attachment_bytes)
         self._locks = PathLocks()
         self._turns = Turns()
+        self.queued = threading.Event()
+        """Set when a write was put on record that has to be made."""
+        self.settle: Callable[[], object] | None = None
+        """What makes waiting writes come true; set by who builds the rooms."""
         self.generations: dict[str, int] = {}
         """Which pin a journalled write was made under, by record id; lost with the process."""
 
@@ -112,6 +127,77 @@ class Vault:
         self.aliases.learn(disk, found, turn)
         return found
 
+    def drive(self, pin: Pin) -> DriveWriter | None:
+        """The remote itself, if it can be asked."""
+        if self._drive is not None:
+            return self._drive(pin)
+        writer = self.choose_writer(pin)
+        return writer if isinstance(writer, DriveWriter) else None
+
+    def waits(self, path: str) -> bool:
+        """Whether a write of a file is on record that the vault may not show.
+
+        It was never made, or on a mount that is gone since: a restarted rclone shows anything
+        until what it lost is written again.
+        """
+        ids = self._journal.ids(path)
+        if not ids:
+            return False
+        pin = self.guard.last
+        return any(self.generations.get(one) != (pin.generation if pin else -1) for one in ids)
+
+    def settle_first(self, paths: Iterable[str]) -> None:
+        """Have what waits come true before something is built on it. Raises `Unavailable`."""
+        waiting = [path for path in paths if self.waits(path)]
+        if waiting and self.settle is not None:
+            self.settle()
+            waiting = [path for path in waiting if self.waits(path)]
+        if waiting:
+            raise Unavailable(
+                f"An earlier write of {waiting[0]!r} is still being made.", "Try again in a moment."
+            )
+
+    def queue(self, path: NotePath, disk: str, base: Content | None, data: bytes) -> Written:
+        """Put a write on record, to be made when the vault answers: the caller may be told so.
+
+        `base` is what it was made from. Should the vault hold something else by then, both stay.
+        """
+        self._check_size(disk, data)
+        record = _record(path, disk, base, data, QUEUED)
+        # At once in the state of an acknowledged write: what is only prepared need not come true.
+        self._journal.prepare(record, data, "applied")
+        self._telemetry.writes.labels("journal", "ok").inc()
+        self._telemetry.journal_entries.set(len(self._journal))
+        now = time.time_ns()
+        content = Content(data, FileStat(len(data), now))
+        self.queued.set()
+        return Written(path, disk, base is None, content, QUEUED, False, now)
+
+    def listing(self, timeout: float) -> list[Entry] | None:
+        """Everything as the remote itself lists it; None when nobody can ask the remote.
+
+        What waits in rclone's queue is in it as the mount shows it.
+        """
+
+        def ask(pin: Pin) -> list[Entry] | None:
+            drive = self.drive(pin)
+            if drive is None:
+                return None
+            found, waiting = drive.listing(pin, timeout)
+            found += [entry for path in waiting if (entry := self._stat(pin, path, None))]
+            return sorted(found, key=lambda entry: (entry.path, entry.disk))
+
+        return self._guarded(ask)
+
+    def look_again(self, folders: Sequence[str], timeout: float) -> None:
+        """Have the mount look at the remote again in some folders, if anybody can tell it to."""
+
+        def tell(pin: Pin) -> None:
+            if (drive := self.drive(pin)) is not None:
+                drive.look_again(pin, folders, timeout)
+
+        self._guarded(tell)
+
     def edit(
         self,
         path: NotePath,
@@ -125,8 +211,22 @@ class Vault:
         Raises `Conflict` when others keep changing it, `Unavailable` or `Timeout` with nothing
         written, and whatever `change` raises.
         """
+        self.settle_first([path])
         with self.hold([path], deadline):
             return self.edit_held(path, change, deadline, permit=permit)
+
+    def mend(
+        self,
+        path: NotePath,
+        change: Change,
+        deadline: Deadline,
+        *,
+        created: float,
+        permit: Permit | None = None,
+    ) -> Written:
+        """`edit` for who makes a write of that time come true: later ones stay the later ones."""
+        with self.hold([path], deadline):
+            return self.edit_held(path, change, deadline, permit=permit, created=created)
 
     @contextmanager
     def hold(self, paths: Iterable[str], deadline: Deadline) -> Iterator[None]:
@@ -148,13 +248,14 @@ class Vault:
         deadline: Deadline,
         *,
         permit: Permit | None = None,
+        created: float | None = None,
     ) -> Written:
-        """`edit` for who holds the path already."""
+        """`edit` for who holds the path already; `created` is when it was asked for, if not now."""
         for attempt in range(_ATTEMPTS):
             deadline.check()
             try:
                 return self._guarded(
-                    lambda pin: self._try_edit(pin, path, change, deadline, permit)
+                    lambda pin: self._try_edit(pin, path, change, deadline, permit, created)
                 )
             except BaseChanged:
                 time.sleep(min(0.001 * 2**attempt, 0.1))
@@ -269,6 +370,14 @@ class Vault:
                 raise
             return files.read(at, self._limit(at.disk))
 
+    def _check_size(self, path: str, data: bytes) -> None:
+        limit = self._limit(path)
+        if len(data) > limit:
+            raise TooLarge(
+                f"The note would have {len(data):,} bytes; {limit:,} is the limit.",
+                "Start a new note and link to it.",
+            )
+
     def _limit(self, path: str) -> int:
         return self._max_bytes if kind_of(path) == "note" else self._max_attachment_bytes
 
@@ -286,23 +395,22 @@ class Vault:
         change: Change,
         deadline: Deadline,
         permit: Permit | None,
+        created: float | None,
     ) -> Written:
         found = self._read(pin, path, permit)
         base = found.content if found else None
         data = change(base)
-        limit = self._limit(found.disk if found else path)
-        if len(data) > limit:
-            raise TooLarge(
-                f"The note would have {len(data):,} bytes; {limit:,} is the limit.",
-                "Start a new note and link to it.",
-            )
+        self._check_size(found.disk if found else path, data)
         with files.spot(pin.root, path, make_folders=True, permit=permit) as at:
             temp = f".{uuid.uuid4().hex[:12]}.vault-mcp.tmp"
-            return self._commit(Replacement(pin, at, base, data, temp), deadline)
+            return self._commit(Replacement(pin, at, base, data, temp), deadline, created)
 
-    def _commit(self, what: Replacement, deadline: Deadline) -> Written:
+    def _commit(self, what: Replacement, deadline: Deadline, created: float | None) -> Written:
         writer = self.choose_writer(what.pin)
-        record = _record(what, writer.name)
+        record = _record(
+            _canonical(what.at.disk), what.at.disk, what.base, what.data, writer.name, what.temp,
+            created,
+        )  # fmt: skip
         # Before it is on file: recovery must not take it for the write of a server that died.
         self.generations[record.id] = what.pin.generation
         try:
@@ -357,19 +465,26 @@ def _unsteady(path: str) -> Conflict:
     )
 
 
-def _record(what: Replacement, protocol: str) -> Record:
-    md5 = hashlib.md5(what.data, usedforsecurity=False).hexdigest()
+def _record(
+    path: str,
+    disk: str,
+    base: Content | None,
+    data: bytes,
+    protocol: str,
+    temp: str | None = None,
+    created: float | None = None,
+) -> Record:
     return Record(
         id=uuid.uuid4().hex[:16],
-        path=_canonical(what.at.disk),
-        disk=what.at.disk,
-        base=what.base.etag if what.base else None,
-        etag=etag_of(what.data),
-        md5=md5,
-        size=len(what.data),
+        path=path,
+        disk=disk,
+        base=base.etag if base else None,
+        etag=etag_of(data),
+        md5=hashlib.md5(data, usedforsecurity=False).hexdigest(),
+        size=len(data),
         protocol=protocol,
-        temp=what.temp,
-        created=time.time(),
+        temp=temp,
+        created=time.time() if created is None else created,
     )
 
 

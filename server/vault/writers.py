@@ -13,21 +13,25 @@ uploads a mix of two contents when another device changed the note.
 import errno
 import hashlib
 import os
+import stat as st
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from server.errors import TooLarge, Unavailable
-from server.models import Content, FileStat
+from server.models import Content, Entry, FileStat
 from server.vault import files
 from server.vault.guard import Pin
+from server.vault.listing import entries_of, is_visible
 from server.vault.locks import folder_lock
 from server.vault.mounts import inner_path
-from server.vault.rc import Rc, RcError, RemoteStat
+from server.vault.rc import Rc, RcError, RemoteStat, Upload
 from server.workers import Deadline
+
+_MANY_FOLDERS = 20
 
 
 class BaseChanged(Exception):
@@ -71,13 +75,14 @@ class LocalWriter:
     def commit(self, what: Replacement, deadline: Deadline) -> FileStat:
         stat = stage(what, sync=True)
         try:
-            with folder_lock(what.at.folder, deadline):
+            with folder_lock(what.at.folder, deadline, what.at.hands):
                 deadline.check()
                 check_base(what)
-                _put_in_place(what)
-                _sync(what.at.folder)
+                what.at.hands.run(
+                    _put_in_place, what.at.folder, what.temp, what.at.name, what.base is not None
+                )
         except BaseException:
-            remove_temp(what.at.folder, what.temp)
+            remove_temp(what.at, what.temp)
             raise
         return stat
 
@@ -94,15 +99,12 @@ class MountWriter:
     def commit(self, what: Replacement, deadline: Deadline) -> FileStat:
         stage(what, sync=False)
         try:
-            with folder_lock(what.at.folder, deadline):
+            with folder_lock(what.at.folder, deadline, what.at.hands):
                 deadline.check()
                 check_base(what)
-                os.replace(
-                    what.temp, what.at.name, src_dir_fd=what.at.folder, dst_dir_fd=what.at.folder
-                )
-            return files.stat_of(os.stat(what.at.name, dir_fd=what.at.folder))
+                return what.at.hands.run(_replace, what.at.folder, what.temp, what.at.name)
         except BaseException:
-            remove_temp(what.at.folder, what.temp)
+            remove_temp(what.at, what.temp)
             raise
 
 
@@ -123,7 +125,7 @@ class DriveWriter:
         staged = self._staging / what.temp.lstrip(".")
         staged.write_bytes(what.data)
         try:
-            with folder_lock(what.at.folder, deadline):
+            with folder_lock(what.at.folder, deadline, what.at.hands):
                 self._flush(remote, deadline)
                 self._check_base(remote, what.base)
                 if (
@@ -157,6 +159,48 @@ class DriveWriter:
         remote = self._remote(pin, disk)
         found = self._rc.stat(remote.fs, remote.path)
         return found.md5 if found else None
+
+    def listing(self, pin: Pin, timeout: float) -> tuple[list[Entry], list[str]]:
+        """Everything in the vault as the remote has it, and the paths of what it will still get."""
+        remote = self._remote(pin, "")
+        folder = remote.path.rstrip("/")
+        # In this order: what leaves the queue meanwhile is on the remote by then.
+        waiting = {item.name for item in self._rc.queue(remote.fs)}
+        above = f"{folder}/" if folder else ""
+        found = self._rc.list(remote.fs, folder, timeout)
+        below = [name[len(above) :] for name in waiting if name.startswith(above)]
+        return [*entries_of(found, above, waiting)], [name for name in below if is_visible(name)]
+
+    def look_again(self, pin: Pin, folders: Sequence[str], timeout: float) -> None:
+        """Have the mount see what the remote holds in some folders."""
+        if len(folders) > _MANY_FOLDERS:
+            self.refresh_all(pin, timeout)
+            return
+        for folder in folders:
+            remote = self._remote(pin, f"{folder}/x" if folder else "x")
+            if not self._rc.refresh(remote.fs, remote.folder):
+                # A folder that the mount never saw: the one above has to tell it first.
+                self.refresh_all(pin, timeout)
+                return
+
+    def queue(self, pin: Pin) -> list[Upload]:
+        """What rclone still has to upload, of the whole mount."""
+        return self._rc.queue(self._remote(pin, "").fs)
+
+    def hurry(self, pin: Pin, disk: str | None = None) -> None:
+        """Make uploads due now: one file's, or all."""
+        remote = self._remote(pin, disk or "")
+        for item in self._rc.queue(remote.fs):
+            if disk is None or item.name == remote.path:
+                self._rc.set_expiry(remote.fs, item.id)
+
+    def last_error(self) -> str:
+        """What went wrong at the last transfer that failed; fit for an owner, it may name paths."""
+        return self._rc.stats_last_error()
+
+    def refresh_all(self, pin: Pin, timeout: float) -> None:
+        """Have the mount list everything anew."""
+        self._rc.refresh_all(self._remote(pin, "").fs, timeout)
 
     def is_queued(self, pin: Pin, disk: str) -> bool:
         """Whether rclone still has to upload the file."""
@@ -223,27 +267,45 @@ def _md5(data: bytes) -> str:
 
 def stage(what: Replacement, *, sync: bool) -> FileStat:
     """Write the new content to a temp file beside the target; checked for short writes."""
+    like = what.at.name if what.base is not None and sync else None
+    return what.at.hands.run(_stage, what.at.folder, what.temp, what.data, like, sync)
+
+
+def _stage(folder: int, temp: str, data: bytes, like: str | None, sync: bool) -> FileStat:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(what.temp, flags, 0o666, dir_fd=what.at.folder)
+    fd = os.open(temp, flags, 0o666, dir_fd=folder)
     try:
-        rest = memoryview(what.data)
+        rest = memoryview(data)
         while rest:
             rest = rest[os.write(fd, rest) :]
-        if what.base is not None and sync:
-            os.fchmod(fd, os.stat(what.at.name, dir_fd=what.at.folder).st_mode & 0o7777)
+        if like is not None:
+            os.fchmod(fd, _mode(folder, like))
         if sync:
             os.fsync(fd)
-        stat = files.stat_of(os.fstat(fd))
+        stat = _whole(fd, len(data))
     except FileNotFoundError:
-        remove_temp(what.at.folder, what.temp)
+        _unlink(folder, temp)
         raise BaseChanged from None
     except BaseException:
-        remove_temp(what.at.folder, what.temp)
+        _unlink(folder, temp)
         raise
     finally:
         os.close(fd)
-    if stat.size != len(what.data):
-        remove_temp(what.at.folder, what.temp)
+    return stat
+
+
+def _mode(folder: int, name: str) -> int:
+    found = os.lstat(name, dir_fd=folder)
+    if not st.S_ISREG(found.st_mode):
+        # Somebody put a link in its place: following it would lead out of the vault.
+        raise BaseChanged
+    return found.st_mode & 0o7777
+
+
+def _whole(fd: int, size: int) -> FileStat:
+    """The stat of what was written; a full cache disk makes rclone keep less, and say nothing."""
+    stat = files.stat_of(os.fstat(fd))
+    if stat.size != size:
         raise OSError(errno.ENOSPC, "short write")
     return stat
 
@@ -258,34 +320,47 @@ def check_base(what: Replacement) -> None:
         raise BaseChanged
 
 
-def remove_temp(folder: int, temp: str) -> None:
+def remove_temp(at: files.Spot, temp: str) -> None:
     """Remove a temp file if it is still there and the mount still answers."""
+    with suppress(OSError):
+        at.hands.run(_unlink, at.folder, temp)
+
+
+def _unlink(folder: int, temp: str) -> None:
     with suppress(OSError):
         os.unlink(temp, dir_fd=folder)
 
 
-def _put_in_place(what: Replacement) -> None:
-    folder = what.at.folder
-    if what.base is not None:
-        os.replace(what.temp, what.at.name, src_dir_fd=folder, dst_dir_fd=folder)
-        return
+def _replace(folder: int, temp: str, name: str) -> FileStat:
+    os.replace(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
+    return files.stat_of(os.lstat(name, dir_fd=folder))
+
+
+def _put_in_place(folder: int, temp: str, name: str, known: bool) -> None:
+    if known:
+        os.replace(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
+    else:
+        _create(folder, temp, name)
+    sync_folder(folder)
+
+
+def _create(folder: int, temp: str, name: str) -> None:
     try:
         # A link can't clobber: of two creators, even strangers to the lock, one wins.
-        os.link(
-            what.temp, what.at.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False
-        )
+        os.link(temp, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
         raise BaseChanged from None
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
             raise
-        os.replace(what.temp, what.at.name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.replace(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
     else:
         # The note is there: a temp file that can't be removed is no failure.
-        remove_temp(folder, what.temp)
+        _unlink(folder, temp)
 
 
-def _sync(folder: int) -> None:
+def sync_folder(folder: int) -> None:
+    """Make what happened in a folder durable."""
     fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         os.fsync(fd)

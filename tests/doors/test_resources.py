@@ -254,7 +254,7 @@ async def test_a_devlog_goes_along_with_its_prompt(client: Client) -> None:
 
 
 async def test_a_prompt_stays_small(client: Client) -> None:
-    (asked, shown) = (
+    _, shown = (
         message.content
         for message in (
             await client.get_prompt("summarise-meeting", {"note": "many/000.md"})

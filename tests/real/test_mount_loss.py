@@ -1,6 +1,8 @@
 """A real rclone mount that dies, goes, hangs or comes late: the server stays, nothing is lost."""
 
+import contextlib
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,33 @@ def test_a_mount_that_hangs(bed: Bed, tmp_path: Path) -> None:
             assert refused["code"] in ("unavailable", "timeout")
         finally:
             mount.resume()
+        assert_recovered(server, bed)
+
+
+def test_a_server_can_be_stopped_while_its_mount_hangs(bed: Bed, tmp_path: Path) -> None:
+    """Calls are stuck in the kernel when the stop comes; what is stuck is not the server."""
+    mount = bed.mount
+    assert mount is not None
+    with server_of(bed, tmp_path) as server, ThreadPoolExecutor(8) as agents:
+        assert needles(server)["total"] == NOTES
+        mount.pause()
+        try:
+            stuck = [
+                agents.submit(server.call, "note_upsert", path=f"folder/{n}.md", content="waits")
+                for n in range(8)
+            ]
+            # A search needs a new process, which must not wait for the stuck ones.
+            assert needles(server)["total"] == NOTES
+            process = server.process
+            assert process is not None
+            process.terminate()
+            process.wait(15)
+            for call in stuck:
+                with contextlib.suppress(OSError):
+                    call.result(5)
+        finally:
+            mount.resume()
+        server.start()
         assert_recovered(server, bed)
 
 

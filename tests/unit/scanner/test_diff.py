@@ -18,6 +18,7 @@ class Row:
     mtime_ns: int
     etag: str | None
     racy: bool
+    md5: str | None = None
 
 
 PATHS = st.sampled_from(["a.md", "b.md", "B.md", "sub", "sub/a.md", "é.md", "z.png", "日本.md"])
@@ -63,3 +64,17 @@ def test_a_file_changed_within_two_seconds_of_the_look_is_racy() -> None:
     assert is_racy(10_000_000_000, 10_500_000_000)
     assert is_racy(12_000_000_000, 10_000_000_000)
     assert not is_racy(10_000_000_000, 12_500_000_000)
+
+
+def test_a_hash_says_what_times_can_not() -> None:
+    row = Row("a.md", "a.md", "note", 5, 1, "e", False, "same")
+    racy = Row("a.md", "a.md", "note", 5, 1, "e", True, "same")
+
+    def seen(mtime: int, md5: str | None) -> Entry:
+        return Entry("a.md", "a.md", "note", FileStat(5, mtime), md5=md5)
+
+    assert [e.path for e in diff([seen(2, "same")], [row]).touched] == ["a.md"]
+    assert [e.path for e in diff([seen(1, "same")], [racy]).touched] == ["a.md"]
+    assert [e.path for e in diff([seen(1, "other")], [row]).modified] == ["a.md"]
+    assert [e.path for e in diff([seen(2, None)], [row]).modified] == ["a.md"]
+    assert diff([seen(1, "same")], [row]).unchanged == 1

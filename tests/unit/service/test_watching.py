@@ -29,9 +29,7 @@ class Room:
         self._end = self.open(Caller("end"))
         self.watching.add(self._end, subject("note", "the end"), "end")
 
-    def open(
-        self, caller: Caller | Callable[[], Caller] = ANNE, *, lists: bool = False
-    ) -> Watch:
+    def open(self, caller: Caller | Callable[[], Caller] = ANNE, *, lists: bool = False) -> Watch:
         who = caller if callable(caller) else lambda: caller
         return self.watching.open(who, self._told.set, lists=lists)
 
@@ -170,9 +168,7 @@ def test_what_is_removed_or_closed_is_told_no_more(room: Room) -> None:
     assert closed.take().names == ()
 
 
-def test_one_caller_can_watch_only_so_much(
-    room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_caller_can_watch_only_so_much(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "MOST_OF_ONE_WATCH", 3)
     monkeypatch.setattr(watching, "MOST_OF_ONE_CALLER", 4)
     first = room.watch("1", "2", "3")

@@ -13,6 +13,7 @@ from server.errors import Conflict, InvalidPath, NotFound, Unavailable, VaultErr
 from server.models import FileStat, etag_of
 from server.vault import files, relocation
 from server.vault.guard import Guard, Pin
+from server.vault.hands import OWN, Hands
 from server.vault.locks import folder_lock
 from server.vault.rc import RcError
 from server.vault.relocation import Place
@@ -111,9 +112,9 @@ def test_who_comes_first_keeps_the_place(
     (vault_folder / "a.md").write_bytes(b"ours")
     real = folder_lock
 
-    def late(folder: int, deadline: Deadline) -> Any:
+    def late(folder: int, deadline: Deadline, hands: Hands = OWN) -> Any:
         (vault_folder / "two" / name).write_bytes(b"theirs")
-        return real(folder, deadline)
+        return real(folder, deadline, hands)
 
     monkeypatch.setattr(relocation, "folder_lock", late)
     with pytest.raises(Conflict):
@@ -129,9 +130,9 @@ def test_a_folder_is_not_moved_onto_one_that_has_just_come(
     (vault_folder / "two").mkdir()
     real = folder_lock
 
-    def late(folder: int, deadline: Deadline) -> Any:
+    def late(folder: int, deadline: Deadline, hands: Hands = OWN) -> Any:
         (vault_folder / "two" / "Box").mkdir(exist_ok=True)
-        return real(folder, deadline)
+        return real(folder, deadline, hands)
 
     monkeypatch.setattr(relocation, "folder_lock", late)
     with pytest.raises(Conflict):
