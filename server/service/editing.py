@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from server.access.decision import Access
-from server.access.rules import STRICTNESS, WriteMode
+from server.access.rules import STRICTNESS, Verb, WriteMode
 from server.approvals.records import Approval
 from server.approvals.store import Claim
 from server.errors import Conflict, PermissionDenied, VaultError
@@ -35,6 +35,8 @@ T = TypeVar("T")
 _BATCH_SECONDS = 1800.0
 _ATTEMPTS = 4
 _LINKS = 3
+BLIND = frozenset({"note_upsert", "devlog_append"})
+"""Tools that tell nothing of what was there: who may write but not read may use them."""
 
 
 class Editing:
@@ -199,7 +201,7 @@ class Editing:
             return self._write(exact, NotePath(edit.path), mode, deadline)
 
     def _shown(self, wanted: "_Wanted", path: NotePath, mode: WriteMode) -> Edit:
-        found = self._vault.read(path, permit=self._permit(wanted.caller, path, mode))
+        found = self._vault.read(path, permit=self._permit(wanted.caller, wanted.tool, path, mode))
         content = found.content if found else None
         after = wanted.change(content)
         name = found.path if found else path
@@ -225,7 +227,7 @@ class Editing:
                 wanted.about_to(etag)
             return data
 
-        permit = self._permit(wanted.caller, path, mode)
+        permit = self._permit(wanted.caller, wanted.tool, path, mode)
         try:
             with self._recorded(ids):
                 if self._queues():
@@ -267,7 +269,8 @@ class Editing:
         self, caller: Caller, author: Author, batch: Batch, mode: WriteMode, deadline: Deadline
     ) -> None:
         ids = self._history.begin(author, batch.kept)
-        permit = self._permit(caller, next(iter(touched(batch.steps)), ""), mode)
+        first = next(iter(touched(batch.steps)), "")
+        permit = self._permit(caller, author.tool, first, mode)
         with self._recorded(ids):
             self._plans.carry_out(
                 batch.steps,
@@ -306,9 +309,12 @@ class Editing:
             )
         return mode
 
-    def _permit(self, caller: Caller, asked: str, mode: WriteMode) -> Callable[[str], None]:
+    def _permit(
+        self, caller: Caller, tool: str, asked: str, mode: WriteMode
+    ) -> Callable[[str], None]:
         """Asked where a write really goes: links change neither what is allowed nor how."""
-        check = self._access.permit(caller, asked, "write")
+        verbs: tuple[Verb, ...] = ("write",) if tool in BLIND else ("write", "read")
+        check = self._access.permit(caller, asked, *verbs)
 
         def permit(path: str) -> None:
             check(path)

@@ -66,7 +66,9 @@ class Writing:
 
         `wait` is how many seconds its upload may take.
         """
-        path = parse_note_path(raw_path)
+        # To who can't read there, a name must be refused the same whether a note has it or not.
+        path = parse_note_path(raw_path, creating=not self._access.may(caller, "read", raw_path))
+        self._access.require(caller, "write", path)
         body = self._body(content)
 
         def change(current: Content | None) -> bytes:
@@ -125,7 +127,9 @@ class Writing:
             after: dict[NotePath, bytes] = {}
             for path, request in zip(paths, requests, strict=True):
                 if path not in names:
-                    found = self._vault.read(path)
+                    found = self._vault.read(
+                        path, permit=self._access.permit(caller, path, "write", "read")
+                    )
                     # Two spellings of one note are one note, new or not.
                     new = next((name for name in before if path_key(name) == path_key(path)), path)
                     names[path] = NotePath(found.path) if found else new

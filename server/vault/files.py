@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import NoReturn
 
 from server.errors import (
@@ -30,7 +31,7 @@ from server.vault.paths import is_hidden
 Permit = Callable[[str], None]
 """Asked with a path as symbolic links resolve it; raises to keep everybody away from it."""
 
-_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_LINKS = 16
 _READ_ATTEMPTS = 5
 _GONE = frozenset(
@@ -150,7 +151,7 @@ def spot(
     """
     hands, fds = root.hands, list[int]()
     try:
-        found, fds = hands.run(_enter, root.fd, root.path, path, make_folders, ask=permit)
+        found, fds = hands.run(enter, root.fd, root.path, path, make_folders, ask=permit)
         yield Spot(*found, hands)
     except OSError as error:
         fail(error, repr(path))
@@ -158,7 +159,7 @@ def spot(
         hands.close(*fds)
 
 
-def _enter(
+def enter(
     root: int, real: str, path: str, make_folders: bool, *, ask: Permit | None = None
 ) -> tuple[tuple[int, str, str, bool], list[int]]:
     """What a `Spot` is made of, and the descriptors to be closed after it."""
@@ -215,7 +216,7 @@ class _Walk:
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=self.fds[-1])
             found = name
-        self.fds.append(os.open(found, _FOLDER, dir_fd=self.fds[-1]))
+        self.fds.append(os.open(found, FOLDER, dir_fd=self.fds[-1]))
         self._names.append(found)
 
     def _up(self) -> str:
@@ -240,13 +241,16 @@ class _Walk:
                 self._up()
         parts = [part for part in target.split("/") if part not in ("", ".")]
         hidden = any(is_hidden(part) and part != ".." for part in parts)
+        # Down and up again: what is to be asked about the first could not be asked in time.
+        hidden |= ".." in list(dropwhile(lambda part: part == "..", parts))
         # Bytes that are no text would break every answer that names the file.
-        if self._links > _MAX_LINKS or not parts or hidden or not _is_text(target):
+        if self._links > _MAX_LINKS or not parts or hidden or not is_text(target):
             raise PathNotAllowed("A symbolic link leads where nobody may go.", "Use the real path.")
         return parts
 
 
-def _is_text(name: str) -> bool:
+def is_text(name: str) -> bool:
+    """Whether a name can be told: bytes that are no UTF-8 can't."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
@@ -368,81 +372,3 @@ def entry_at(at: Spot) -> Entry | None:
     if not st.S_ISREG(stat.st_mode):
         return None
     return Entry(unicodedata.normalize("NFC", at.disk), at.disk, kind_of(at.name), stat_of(stat))
-
-
-def list_folder(root: Root, disk: str) -> list[Entry]:
-    """The visible entries of one folder, unsorted. Raises on any error but a vanished entry."""
-    try:
-        return root.hands.run(_list_folder, root.fd, root.path, disk)
-    except OSError as error:
-        fail(error, "A folder")
-
-
-def _list_folder(root: int, real: str, disk: str) -> list[Entry]:
-    try:
-        fd = _open_folder(root, disk)
-    except NotADirectoryError:
-        # It was a folder when it was seen: whoever put a link in its place has taken it away.
-        raise NotFound("A folder is not there.", "List the folder above to see what is.") from None
-    except OSError as error:
-        fail(error, "A folder")
-    try:
-        with os.scandir(fd) as found:
-            return [entry for item in found if (entry := _entry(root, real, disk, item))]
-    except OSError as error:
-        fail(error, "A folder")
-    finally:
-        os.close(fd)
-
-
-def _open_folder(root: int, disk: str) -> int:
-    """Open a folder name by name: in one step the kernel would follow a link on the way to it."""
-    at = os.dup(root)
-    try:
-        for name in disk.split("/") if disk else ():
-            below = os.open(name, _FOLDER, dir_fd=at)
-            os.close(at)
-            at = below
-        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
-    finally:
-        os.close(at)
-
-
-def _entry(root: int, real: str, folder: str, item: "os.DirEntry[str]") -> Entry | None:
-    if is_hidden(item.name) or not _is_text(item.name):
-        return None
-    disk = f"{folder}/{item.name}" if folder else item.name
-    try:
-        path = unicodedata.normalize("NFC", disk)
-        stat = item.stat(follow_symlinks=False)
-        if st.S_ISLNK(stat.st_mode):
-            return _linked_file(root, real, path, disk)
-    except FileNotFoundError:
-        return None
-    if st.S_ISDIR(stat.st_mode):
-        return Entry(path, disk, "folder", FileStat(0, stat.st_mtime_ns))
-    if st.S_ISREG(stat.st_mode):
-        return Entry(path, disk, kind_of(item.name), stat_of(stat))
-    return None
-
-
-def _linked_file(root: int, real: str, path: str, disk: str) -> Entry | None:
-    # Linked files inside the vault count; linked folders don't, they could form a cycle.
-    try:
-        (folder, name, target, _), fds = _enter(root, real, disk, False)
-    except (NotFound, PathNotAllowed, InvalidPath, Ambiguous):
-        return None
-    except OSError as error:
-        if isinstance(translate(error), NotFound | PathNotAllowed | InvalidPath):
-            return None
-        raise
-    try:
-        stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    finally:
-        OWN.close(*fds)
-    if not st.S_ISREG(stat.st_mode):
-        return None
-    leads_to = unicodedata.normalize("NFC", target)
-    return Entry(path, disk, kind_of(disk), stat_of(stat), real=leads_to)

@@ -160,8 +160,8 @@ class Recovery:
                 logging.WARNING, "a write that was never acknowledged was not made",
                 path=item.record.path, id=item.record.id,
             )  # fmt: skip
-            self._vault.generations.pop(item.record.id, None)
             self._journal.set_aside(item.record)
+            self._vault.generations.pop(item.record.id, None)
 
     def _is_coming(self, pin: Pin, item: Item) -> bool:
         """Whether rclone itself will still upload it."""
@@ -226,8 +226,8 @@ class Recovery:
 
     def _done(self, items: Sequence[Item]) -> None:
         for item in items:
-            self._vault.generations.pop(item.record.id, None)
             self._journal.done(item.record)
+            self._vault.generations.pop(item.record.id, None)
 
     def _drive(self, pin: Pin) -> DriveWriter | None:
         return self._vault.drive(pin)

@@ -18,7 +18,7 @@ from typing import TypeVar
 from server.errors import Conflict, NotFound, TooLarge, Unavailable, VaultError
 from server.models import Content, Entry, FileStat, NotePath, etag_of, kind_of, path_key
 from server.telemetry import Telemetry, log
-from server.vault import files, relocation
+from server.vault import files, folders, relocation
 from server.vault.aliases import Aliases
 from server.vault.files import Permit
 from server.vault.guard import Guard, Pin
@@ -123,7 +123,7 @@ class Vault:
     def list_folder(self, disk: str) -> list[Entry]:
         """The visible entries of a folder, spelled as on disk."""
         turn = self.aliases.turn()
-        found = self._guarded(lambda pin: files.list_folder(pin.root, disk))
+        found = self._guarded(lambda pin: folders.list_folder(pin.root, disk))
         self.aliases.learn(disk, found, turn)
         return found
 
@@ -452,11 +452,12 @@ class Vault:
         )
 
     def _close(self, record: Record) -> None:
-        self.generations.pop(record.id, None)
         try:
             self._journal.done(record)
         except OSError:
             log(logging.ERROR, "a finished journal entry can't be removed", id=record.id)
+        # Only now: an entry without its generation is one of a mount that is gone.
+        self.generations.pop(record.id, None)
 
 
 def _unsteady(path: str) -> Conflict:

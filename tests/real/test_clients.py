@@ -168,6 +168,28 @@ def test_the_typescript_clients_use_every_tool(
         assert json.loads(one["result"]["content"][0]["text"]) == one["result"]["structuredContent"]
 
 
+@pytest.mark.requirement("clients.typescript")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("sdk", "era"), CLIENTS)
+def test_the_typescript_clients_read_resources_and_prompts(
+    request: pytest.FixtureRequest, url: str, sdk: str, era: str
+) -> None:
+    folder: Path = request.getfixturevalue("clients")
+    uri, prompt = "vault://note/notes/Welcome.md", {"name": "catchup", "arguments": {"since": "1d"}}
+    said = talk(folder, url=url, sdk=sdk, era=era, resource=uri, prompt=prompt)
+    assert uri in {resource["uri"] for resource in said["resources"]}
+    assert [template["name"] for template in said["templates"]] == ["note", "folder"]
+    assert said["read"]["contents"][0]["uri"] == uri
+    assert said["read"]["contents"][0]["text"].strip()
+    # Version 2 shows the number of the modern era for both.
+    assert said["missing"]["code"] == (-32002 if sdk == "v1" else -32602)
+    assert said["missing"]["data"] == {"uri": f"{uri}.missing"}
+    assert "notes/Welcome.md" in said["completed"]["completion"]["values"]
+    assert "weekly-review" in {one["name"] for one in said["prompts"]}
+    kinds = [message["content"]["type"] for message in said["prompt"]["messages"]]
+    assert kinds[:2] == ["text", "resource"]
+
+
 @pytest.fixture
 def vault(tmp_path: Path) -> Path:
     folder = tmp_path / "vault"

@@ -25,7 +25,7 @@ from server.doors.errors import payload
 from server.errors import CODES, InvalidPath, NotFound, PathNotAllowed, VaultError
 from server.models import Caller
 from server.settings import TOOLSETS, load
-from server.vault import files
+from server.vault import files, folders
 from server.vault.paths import parse_path
 from tests.drive.processes import wait_for
 from tests.real.agents import Agent
@@ -340,13 +340,13 @@ def test_a_folder_is_not_listed_through_a_link(
     root: files.Root, guarded: Guarded, disk: str
 ) -> None:
     with pytest.raises(NotFound):
-        files.list_folder(root, disk)
+        folders.list_folder(root, disk)
     assert not guarded.touches()
     assert not guarded.marks()
 
 
 def test_no_link_keeps_a_folder_from_being_listed(root: files.Root, guarded: Guarded) -> None:
-    listed = {entry.path for entry in files.list_folder(root, "links")}
+    listed = {entry.path for entry in folders.list_folder(root, "links")}
     assert listed == {f"links/{name}.md" for name in ("inside", "inside-abs")}
     assert not guarded.touches()
     assert not guarded.marks()

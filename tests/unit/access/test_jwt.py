@@ -54,7 +54,6 @@ def test_every_asymmetric_signature_counts(jwks: Path, algorithm: str, kid: str 
         {"aud": None}, {"aud": []}, {"sub": None}, {"sub": ""}, {"sub": "a\nb"}, {"sub": "x" * 129},
         {"exp": time.time() - 31}, {"nbf": time.time() + 300}, {"iat": time.time() + 300},
     ],
-    ids=str,
 )  # fmt: skip
 def test_a_claim_that_is_missing_or_wrong(verifier: Verifier, claims: dict[str, Any]) -> None:
     assert verifier.name(signed()) == "ann"

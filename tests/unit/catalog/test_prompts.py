@@ -1,6 +1,7 @@
 """What prompts, completions, instructions and URIs are made of."""
 
 import re
+from types import CodeType
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from server.catalog import completions
 from server.catalog.instructions import MOST_CHARS, instructions
-from server.catalog.prompts import PROMPTS, checked
+from server.catalog.prompts import PROMPTS, Prompt, checked
 from server.catalog.resources import TEMPLATES, parse_uri, uri_of
 from server.catalog.table import OPERATIONS
 from server.errors import InvalidPath, InvalidRequest, PathNotAllowed, VaultError
@@ -18,15 +19,11 @@ TOOLS = {operation.name for operation in OPERATIONS}
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.name)
-def test_a_prompt_names_the_tools_that_it_needs_and_no_others(prompt: object) -> None:
-    assert prompt in PROMPTS
-    needs = next(one.needs for one in PROMPTS if one is prompt)
-    code = next(one.make.__code__ for one in PROMPTS if one is prompt)  # type: ignore[attr-defined]
+def test_a_prompt_names_the_tools_that_it_needs_and_no_others(prompt: Prompt) -> None:
+    code: CodeType = getattr(prompt.make, "__code__")  # noqa: B009 - any callable may be one
     words = " ".join(text for text in code.co_consts if isinstance(text, str))
     named = set(re.findall(r"\b(?:note|notes|adr|devlog|search|context|vault)_\w+", words))
-    assert set(needs) <= TOOLS
-    assert named & TOOLS == named
-    assert set(needs) <= named
+    assert set(prompt.needs) <= named <= TOOLS
 
 
 def test_every_argument_that_says_so_is_completed() -> None:
@@ -78,7 +75,7 @@ def test_instructions_stay_short_whatever_the_folders_are_called() -> None:
         assert len(instructions(folders, mode)) <= MOST_CHARS
     said = instructions([("devlog", 7), ("line\nbreak", 5), ('say "hi"', 3), ("x" * 99, 2)], "off")
     assert '"devlog" 7, "say \\"hi\\"" 3.' in said
-    assert "line" not in said
+    assert "break" not in said
     assert "Nothing can be written." in said
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from server import errors
-from server.vault import files
+from server.vault import files, folders
 
 
 @pytest.fixture
@@ -61,8 +61,8 @@ def test_links_that_leave_the_vault_are_refused(root: files.Root, target: str) -
     (folder_of(root) / "link.md").symlink_to(target)
     with pytest.raises(errors.PathNotAllowed):
         content(root, "link.md")
-    assert files.list_folder(root, "") == [
-        e for e in files.list_folder(root, "") if e.path != "link.md"
+    assert folders.list_folder(root, "") == [
+        e for e in folders.list_folder(root, "") if e.path != "link.md"
     ]
 
 
@@ -79,7 +79,7 @@ def test_links_that_stay_inside_work(root: files.Root) -> None:
     (folder_of(root) / "absolute.md").symlink_to(folder_of(root) / "real.md")
     assert content(root, "sub/up.md") == b"inside"
     assert content(root, "absolute.md") == b"inside"
-    assert "absolute.md" in [entry.path for entry in files.list_folder(root, "")]
+    assert "absolute.md" in [entry.path for entry in folders.list_folder(root, "")]
 
 
 def test_a_loop_of_links_ends(root: files.Root) -> None:
@@ -121,7 +121,7 @@ def test_pipes_and_folders_are_not_read(root: files.Root) -> None:
     for name in ("pipe.md", "dir.md"):
         with files.spot(root, name) as at, pytest.raises(errors.InvalidPath):
             files.read(at, 99)
-    assert [(e.path, e.kind) for e in files.list_folder(root, "")] == [("dir.md", "folder")]
+    assert [(e.path, e.kind) for e in folders.list_folder(root, "")] == [("dir.md", "folder")]
 
 
 def test_hidden_and_undecodable_names_are_not_listed(root: files.Root) -> None:
@@ -129,7 +129,7 @@ def test_hidden_and_undecodable_names_are_not_listed(root: files.Root) -> None:
     with open(os.fsencode(root.path) + b"/bad\xff.md", "w") as file:
         file.write("x")
     (folder_of(root) / "good.md").write_text("x")
-    assert [entry.path for entry in files.list_folder(root, "")] == ["good.md"]
+    assert [entry.path for entry in folders.list_folder(root, "")] == ["good.md"]
 
 
 @pytest.mark.parametrize("code", sorted(errno.errorcode))
@@ -152,6 +152,6 @@ def test_no_descriptor_is_leaked(root: files.Root) -> None:
     for _ in range(50):
         content(root, "a/b.md")
         content(root, "A/nothing.md")
-        files.list_folder(root, "a")
+        folders.list_folder(root, "a")
         with pytest.raises(errors.NotFound):
             content(root, "no/such/path.md")

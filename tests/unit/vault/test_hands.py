@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from server.errors import NotFound, PermissionDenied
-from server.vault import files
+from server.vault import files, folders
 from server.vault.hands import OWN, ExpendableHands, Hands
 from tests.drive.processes import wait_for
 
@@ -40,7 +40,7 @@ def test_files_are_found_listed_and_read_by_either(hands: Hands, tmp_path: Path)
     (tmp_path / "sub" / "Ä.md").write_bytes(b"said")
     (tmp_path / "link.md").symlink_to("sub/Ä.md")
     root = opened(hands, tmp_path)
-    assert {entry.path for entry in files.list_folder(root, "")} == {"sub", "link.md"}
+    assert {entry.path for entry in folders.list_folder(root, "")} == {"sub", "link.md"}
     with files.spot(root, "SUB/ä.md") as at:
         found = files.read(at, 100)
     assert found is not None
