@@ -86,6 +86,12 @@ REQUIREMENTS: Mapping[str, str] = {
     "confirm.rules": "The rule of a path, the caller's mode or the server's decide; the strictest counts.",
     "confirm.client": "A client that can ask its user does, in both eras; an answer counts once, for its caller.",
     "edit.concurrent": "Edits of many agents on a mount are all there, and the history is an unbroken chain.",
+    # The mount
+    "mount.hang": "A mount that hangs holds up neither searches nor the stop of the server.",
+    "mount.scan": "Where the remote can be asked, one listing finds every change, rename and touch.",
+    "mount.ack": "An answer to a write says where it is, and what it says comes true after every crash.",
+    "mount.queue": "Writes wait while the vault is away; what others did meanwhile stays, and readers are told.",
+    "mount.sync": "After vault_sync what another device just wrote can be read.",
     # Path rules
     "access.rules": "The longest path decides, denial first; what no rule allows is denied.",
     "access.filtered": "Searches, lists and counts are those of everyone without what may not be read.",

@@ -95,6 +95,7 @@ def test_what_others_do_is_found(scene: Scene) -> None:
     until(scene, "sub/deep/n1.md", b"two, longer")
 
 
+@pytest.mark.requirement("mount.scan")
 def test_a_quiet_scan_reads_nothing(scene: Scene) -> None:
     for number in range(5):
         scene.bed.elsewhere(f"sub/n{number}.md", b"text")
@@ -136,6 +137,7 @@ def test_a_touch_is_not_read(asked: Scene, drive: FakeDrive) -> None:
     assert row.mtime_ns == 981173106 * 10**9
 
 
+@pytest.mark.requirement("mount.scan")
 def test_a_rename_is_followed_by_its_id(asked: Scene, drive: FakeDrive) -> None:
     """Even of one among equal notes, and when it was edited as well."""
     for name in ("one", "two"):

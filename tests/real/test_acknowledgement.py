@@ -35,6 +35,7 @@ def settled(bed: Bed, path: str, wanted: bytes) -> None:
     wait_for(lambda: bed.remote(path) == wanted, 40, f"{wanted!r} in {path}")
 
 
+@pytest.mark.requirement("mount.ack")
 @pytest.mark.parametrize("served", [{"WRITE_ACK": "journal"}], indirect=True)
 def test_an_answer_from_the_journal_comes_true(served: Server, bed: Bed) -> None:
     told = served.call("note_upsert", path="known.md", content="second")
@@ -48,6 +49,7 @@ def test_an_answer_from_the_journal_comes_true(served: Server, bed: Bed) -> None
     settled(bed, "sub/new.md", b"new")
 
 
+@pytest.mark.requirement("mount.ack")
 @pytest.mark.parametrize("served", [{"WRITE_ACK": "journal"}], indirect=True)
 def test_it_comes_true_after_a_crash_of_everything(served: Server, bed: Bed) -> None:
     mount = bed.mount
@@ -66,6 +68,7 @@ def test_it_comes_true_after_a_crash_of_everything(served: Server, bed: Bed) -> 
     settled(bed, "known.md", b"first\nsecond")
 
 
+@pytest.mark.requirement("mount.queue")
 @pytest.mark.parametrize("served", [{"WRITE_WHEN_DOWN": "queue"}], indirect=True)
 def test_while_the_vault_is_away_writes_wait(served: Server, bed: Bed, drive: FakeDrive) -> None:
     mount = bed.mount
@@ -102,6 +105,7 @@ def test_an_upload_can_be_waited_for(served: Server, bed: Bed) -> None:
     assert bed.remote("known.md") == b"first\nsecond\nthird"
 
 
+@pytest.mark.requirement("mount.sync")
 @pytest.mark.parametrize("served", [{"SCAN_INTERVAL": "600"}], indirect=True)
 def test_a_sync_shows_what_others_did(served: Server, bed: Bed, drive: FakeDrive) -> None:
     drive.put("vault/claude/deep/er/added.md", b"made elsewhere")

@@ -122,6 +122,7 @@ def test_a_mount_that_hangs(bed: Bed, tmp_path: Path) -> None:
         assert_recovered(server, bed)
 
 
+@pytest.mark.requirement("mount.hang")
 def test_a_server_can_be_stopped_while_its_mount_hangs(bed: Bed, tmp_path: Path) -> None:
     """Calls are stuck in the kernel when the stop comes; what is stuck is not the server."""
     mount = bed.mount
