@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, WithJsonSchema, create_model, model_validator
 
 from server.catalog.changes import ChangeOutput
-from server.catalog.notes import Wait
 from server.catalog.operation import Input, Operation
 from server.markdown.patching import Target, Verb
 from server.models import Caller
@@ -44,7 +43,7 @@ class NoteWriteInput(Input):
     frontmatter: dict[str, Any] | None = Field(None, description="Properties to set")
     if_match: str | None = Field(None, description="etag that you read")
     idempotency_key: str | None = None
-    wait_uploaded: Wait = 0
+    wait_uploaded: float = 0
 
 
 async def _note_write(service: Service, caller: Caller, args: NoteWriteInput) -> NoteWriteOutput:

@@ -18,10 +18,6 @@ from server.vault.paths import parse_path
 Path = Annotated[str, Field(description="Like 'devlog/api.md'")]
 
 
-Wait = Annotated[float, Field(ge=0, le=300)]
-"""Seconds that an upload may be waited for."""
-
-
 class NoteMetadata(Output):
     title: str
     tags: list[str] | None = None
@@ -297,7 +293,7 @@ class NoteUpsertInput(Input):
     content: str
     frontmatter: dict[str, Any] | None = None
     idempotency_key: str | None = None
-    wait_uploaded: Wait = 0
+    wait_uploaded: float = 0
 
 
 class NoteUpsertOutput(ChangeOutput):

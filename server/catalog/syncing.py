@@ -3,16 +3,16 @@
 from dataclasses import asdict
 from typing import Any
 
-from pydantic import Field
-
 from server.catalog.operation import Input, Operation, Output
 from server.models import Caller
 from server.service import Service
 
+_LONGEST = 300.0
+
 
 class VaultSyncInput(Input):
-    path: str | None = Field(None, description="Only this folder")
-    wait: float = Field(30, ge=0, le=300, description="Seconds to wait for uploads")
+    path: str | None = None
+    wait: float = 30
 
 
 class VaultSyncOutput(Output):
@@ -25,7 +25,7 @@ class VaultSyncOutput(Output):
 
 
 async def _vault_sync(service: Service, caller: Caller, args: VaultSyncInput) -> VaultSyncOutput:
-    synced = await service.syncing.sync(caller, args.path, args.wait)
+    synced = await service.syncing.sync(caller, args.path, min(max(args.wait, 0), _LONGEST))
     uploads = synced.uploads and {
         "pending": synced.uploads.pending,
         "failing": synced.uploads.failing,
@@ -37,8 +37,7 @@ VAULT_SYNC = Operation(
     name="vault_sync",
     title="Synchronise now",
     description=(
-        "Finish uploads, have the mount look at the remote again and rescan: what other devices just "
-        "changed can be read afterwards. Answers what changed."
+        "Finish uploads, look at the remote (or a folder of it) again, rescan; answers what changed."
     ),
     toolset="core",
     access="read",

@@ -158,6 +158,7 @@ _VAULT_WIDE: dict[str, Sequence[dict[str, Any]]] = {
     "devlog_tail": [{}],
     "adr_list": [{}],
     "health_check": [{}],
+    "vault_sync": [{"wait": 0}],
 }
 _BY_NUMBER: dict[str, Sequence[dict[str, Any]]] = {
     "devlog_tail": [{"topic": "log"}],

@@ -71,6 +71,7 @@ WORDS: dict[str, dict[str, Any]] = {
     "adr_set_status": {"adr": 1, "status": "rejected"},
     "adr_publish": {"adr": 1},
     "health_check": {},
+    "vault_sync": {"wait": 0},
 }  # fmt: skip
 
 

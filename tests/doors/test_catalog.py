@@ -82,6 +82,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "adr_set_status": {"adr": 1, "status": "accepted"},
     "adr_publish": {"adr": 1},
     "health_check": {},
+    "vault_sync": {"wait": 0},
 }
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("note_read", {"path": "devlog/api.md", "section": "Nowhere"}, "not_found"),
@@ -165,7 +166,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("health_check", {"verbose": True}, "invalid_request"),
 ]
 OWN = (
-    "health_check", "note_upsert", "vault_list", "recent_changes", "link_add", "note_write",
+    "health_check", "vault_sync", "note_upsert", "vault_list", "recent_changes", "link_add", "note_write",
     "notes_edit", "note_delete", "attachment_write", "note_history", "note_restore", "undo",
     "devlog_append", "adr_create",
 )  # fmt: skip

@@ -182,6 +182,7 @@ ASKED: dict[str, Callable[[Pair], Sequence[Arguments]]] = {
     "backlinks_search": lambda pair: _each_path(pair, include_mentions=True, limit=200),
     "graph_neighbors": _graphs,
     "health_check": lambda _pair: [{}],
+    "vault_sync": lambda _pair: [{"wait": 0}],
     "devlog_tail": lambda _pair: [
         {}, {"project": "x"}, *({"topic": topic} for topic in ("api", "deploy", "search", "serch")),
     ],

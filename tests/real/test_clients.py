@@ -65,6 +65,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "adr_read": {"adr": 1},
     "adr_set_status": {"adr": 1, "status": "deprecated"},
     "health_check": {},
+    "vault_sync": {},
 }
 LISTING = [operation.name for operation in in_toolsets(LISTED)]
 TOKEN = "a-token-that-is-long-enough"

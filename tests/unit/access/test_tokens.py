@@ -128,7 +128,8 @@ def test_a_folder_that_is_none_makes_no_token(store: TokenStore, folder: str) ->
 
 
 @pytest.mark.parametrize(
-    "name", ["", "a b", "a:b", "jwt:ann", "ä", "x" * 65, "a/b", "a\n", *sorted(RESERVED), "Owner", "LOCAL"]
+    "name",
+    ["", "a b", "a:b", "jwt:ann", "ä", "x" * 65, "a/b", "a\n", *sorted(RESERVED), "Owner", "LOCAL"],
 )
 def test_what_is_no_name(store: TokenStore, name: str) -> None:
     with pytest.raises(InvalidRequest):
