@@ -3,7 +3,7 @@
 from pydantic import Field, PrivateAttr
 
 from server.catalog.changes import ChangeOutput
-from server.catalog.operation import Input, Media, Operation, Output
+from server.catalog.operation import Input, Media, Offset, Operation, Output
 from server.models import Caller
 from server.service import Service
 from server.service.attachments import MOST_CHARS, AttachmentView
@@ -11,7 +11,7 @@ from server.service.attachments import MOST_CHARS, AttachmentView
 
 class AttachmentReadInput(Input):
     path: str
-    offset: int = Field(0, ge=0)
+    offset: Offset = 0
     max_chars: int = Field(20_000, ge=1, le=MOST_CHARS)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field, WithJsonSchema
 
 from server.catalog.changes import ChangeOutput
-from server.catalog.operation import IndexOutput, Input, Operation, Output
+from server.catalog.operation import IndexOutput, Input, Offset, Operation, Output
 from server.markdown.decisions import Decision, Status
 from server.models import Caller
 from server.service import Service
@@ -59,7 +59,7 @@ class AdrListInput(Input):
     status: _Named | None = None
     project: str | None = None
     limit: int = Field(50, ge=1, le=500)
-    offset: int = Field(0, ge=0)
+    offset: Offset = 0
 
 
 class AdrItem(Output):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, WithJsonSchema, create_model, model_validator
 
 from server.catalog.changes import ChangeOutput
-from server.catalog.operation import Input, Operation
+from server.catalog.operation import Input, Operation, Patience
 from server.markdown.patching import Target, Verb
 from server.models import Caller
 from server.service import Service
@@ -43,7 +43,7 @@ class NoteWriteInput(Input):
     frontmatter: dict[str, Any] | None = Field(None, description="Properties to set")
     if_match: str | None = Field(None, description="etag that you read")
     idempotency_key: str | None = None
-    wait_uploaded: float = 0
+    wait_uploaded: Patience = 0
 
 
 async def _note_write(service: Service, caller: Caller, args: NoteWriteInput) -> NoteWriteOutput:

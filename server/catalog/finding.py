@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from server.catalog.operation import IndexOutput, Input, Operation, Output
+from server.catalog.operation import IndexOutput, Input, Offset, Operation, Output
 from server.models import Caller
 from server.service import Service
 from server.service.freshness import iso_ns
@@ -17,7 +17,7 @@ class VaultSearchInput(Input):
     context: int = Field(0, ge=0, le=10)
     case: Literal["smart", "sensitive", "insensitive"] = "smart"
     limit: int = Field(50, ge=1, le=500)
-    offset: int = Field(0, ge=0)
+    offset: Offset = 0
 
 
 class SearchResult(Output):
@@ -80,7 +80,7 @@ class VaultListInput(Input):
     glob: str | None = Field(None, description="Like '*.png'")
     kind: Literal["note", "attachment", "folder"] | None = None
     limit: int = Field(100, ge=1, le=1000)
-    offset: int = Field(0, ge=0)
+    offset: Offset = 0
 
 
 class ListEntry(Output):

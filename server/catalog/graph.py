@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, create_model
 
 from server.catalog.changes import ChangeOutput
-from server.catalog.operation import IndexOutput, Input, Operation, Output
+from server.catalog.operation import IndexOutput, Input, Offset, Operation, Output
 from server.index.backlinks import Form
 from server.models import Caller
 from server.service import Service
@@ -18,7 +18,7 @@ class BacklinksInput(Input):
     path: str
     include_mentions: bool = Field(False, description="Also unlinked mentions")
     limit: int = Field(20, ge=1, le=200)
-    offset: int = Field(0, ge=0)
+    offset: Offset = 0
 
 
 class BacklinkItem(Output):
@@ -103,7 +103,7 @@ class NeighborsInput(Input):
         ),
     )
     limit: int = Field(20, ge=1, le=100)
-    offset: int = Field(0, ge=0, description="For orphans and unresolved")
+    offset: Offset = Field(0, description="For orphans and unresolved")
 
 
 class GraphNode(Output):

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pydantic import Field
 
 from server.catalog.changes import ChangeOutput
-from server.catalog.operation import Input, Operation, Output
+from server.catalog.operation import Input, Offset, Operation, Output, Whole
 from server.history.telling import told
 from server.models import Caller
 from server.service import Service
@@ -17,7 +17,7 @@ _SHOWN = 100
 class NoteHistoryInput(Input):
     path: str
     limit: int = Field(20, ge=1, le=200)
-    offset: int = Field(0, ge=0)
+    offset: Offset = 0
 
 
 class Version(Output):
@@ -68,7 +68,7 @@ NOTE_HISTORY = Operation(
 
 class NoteRestoreInput(Input):
     path: str
-    version: int | None = Field(None, description="Default: the last")
+    version: Whole | None = Field(None, description="Default: the last")
     if_match: str | None = None
 
 

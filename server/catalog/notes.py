@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field, WithJsonSchema
 
 from server.catalog.changes import ChangeOutput
-from server.catalog.operation import Input, Operation, Output
+from server.catalog.operation import Input, Offset, Operation, Output, Patience
 from server.markdown.sections import outline
 from server.models import Caller
 from server.service import Service
@@ -32,7 +32,7 @@ class NoteMetadata(Output):
 class NoteReadInput(Input):
     path: Path
     section: str | None = Field(None, description="'Heading', 'Heading#Sub' or '^block'")
-    offset: int = Field(0, ge=0, description="next_offset of the last answer")
+    offset: Offset = Field(0, description="next_offset of the last answer")
     max_chars: int = Field(20_000, ge=1, le=100_000)
     include_metadata: bool = Field(False, description="Tags, links, tasks …")
 
@@ -293,7 +293,7 @@ class NoteUpsertInput(Input):
     content: str
     frontmatter: dict[str, Any] | None = None
     idempotency_key: str | None = None
-    wait_uploaded: float = 0
+    wait_uploaded: Patience = 0
 
 
 class NoteUpsertOutput(ChangeOutput):

@@ -2,12 +2,20 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Access = Literal["read", "write", "admin"]
 Toolset = Literal["core", "find", "edit", "graph", "devlog", "admin"]
+
+Whole = Annotated[int, AfterValidator(lambda number: min(number, 2**62))]
+"""A number of any size, cut to what databases can count to: beyond the end there is nothing."""
+Offset = Annotated[Whole, Field(ge=0)]
+Patience = Annotated[
+    float, AfterValidator(lambda seconds: min(seconds, 300.0) if seconds > 0 else 0.0)
+]
+"""Seconds to wait; more than five minutes, or what is no number, is cut to what makes sense."""
 
 
 class Input(BaseModel):

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from server.catalog.operation import IndexOutput, Input, Operation, Output
+from server.catalog.operation import IndexOutput, Input, Offset, Operation, Output
 from server.models import Caller
 from server.service import Service
 
@@ -30,7 +30,7 @@ class SearchNotesInput(Input):
     )
     path_scope: list[str] = Field([], description="Folders or globs")
     limit: int = Field(20, ge=1, le=100)
-    offset: int = Field(0, ge=0)
+    offset: Offset = 0
     sort: Literal["relevance", "modified_desc", "path_asc", "created", "title"] = "relevance"
     full: bool = False
 

@@ -3,16 +3,14 @@
 from dataclasses import asdict
 from typing import Any
 
-from server.catalog.operation import Input, Operation, Output
+from server.catalog.operation import Input, Operation, Output, Patience
 from server.models import Caller
 from server.service import Service
-
-_LONGEST = 300.0
 
 
 class VaultSyncInput(Input):
     path: str | None = None
-    wait: float = 30
+    wait: Patience = 30
 
 
 class VaultSyncOutput(Output):
@@ -20,12 +18,11 @@ class VaultSyncOutput(Output):
     uploads: dict[str, Any] | None = None
     changes: dict[str, int]
     paths: list[str]
-    seconds: float
     hint: str | None = None
 
 
 async def _vault_sync(service: Service, caller: Caller, args: VaultSyncInput) -> VaultSyncOutput:
-    synced = await service.syncing.sync(caller, args.path, min(max(args.wait, 0), _LONGEST))
+    synced = await service.syncing.sync(caller, args.path, args.wait)
     uploads = synced.uploads and {
         "pending": synced.uploads.pending,
         "failing": synced.uploads.failing,

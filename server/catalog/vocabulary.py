@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from server.catalog.operation import IndexOutput, Input, Operation, Output
+from server.catalog.operation import IndexOutput, Input, Offset, Operation, Output
 from server.index.changes import Change
 from server.models import Caller
 from server.service import Service
@@ -22,7 +22,7 @@ class ListTagsInput(Input):
     path_scope: Scope = Field(default=[])
     sort: Order = "count"
     limit: int = Field(50, ge=1, le=500)
-    offset: int = Field(0, ge=0)
+    offset: Offset = 0
 
 
 class TagCount(Output):
@@ -76,7 +76,7 @@ class ListPropertiesInput(Input):
     path_scope: Scope = Field(default=[])
     sort: Order = "count"
     limit: int = Field(30, ge=1, le=200)
-    offset: int = Field(0, ge=0)
+    offset: Offset = 0
 
 
 class PropertyCount(Output):
@@ -141,7 +141,7 @@ class RecentChangesInput(Input):
     since: str = Field("7d", description="'2h', '3d', '1w' or an ISO time")
     path_scope: Scope = Field(default=[])
     limit: int = Field(25, ge=1, le=200)
-    offset: int = Field(0, ge=0)
+    offset: Offset = 0
 
 
 class ChangedNote(Output):

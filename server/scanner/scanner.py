@@ -116,10 +116,11 @@ class Scanner:
 
     def _rest(self, seconds: float) -> None:
         """Wait for the next scan, not longer than the interval once somebody watches."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            if self._wake.wait(min(left, self._interval)) or self.is_watched():
+        while seconds > 0:
+            step = min(seconds, self._interval)
+            if self._wake.wait(step) or self.is_watched():
                 break
+            seconds -= step
         self._wake.clear()
 
     def wake(self) -> None:

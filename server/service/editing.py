@@ -111,15 +111,14 @@ class Editing:
                 return told, Fate(False)
             if not batch.steps:
                 return told, Fate(True)
-            author = _author(caller, tool)
             if caller.approval is not None:
                 with self._waiting.approved(caller, tool, batch):
-                    self._carry_out(caller, author, batch, mode, deadline)
+                    self._carry_out(caller, tool, batch, mode, deadline)
                 return told, Fate(True)
             if mode == "confirm":
                 return told, Fate(False, self._waiting.hold(caller, tool, batch))
             try:
-                self._carry_out(caller, author, batch, mode, deadline)
+                self._carry_out(caller, tool, batch, mode, deadline)
             except Conflict:
                 if attempts == 1:
                     raise
@@ -148,11 +147,9 @@ class Editing:
             claim.close("outdated", approver.name, error.message)
             raise
         claim.approve(approver.name)
-        tool = f"{approval.tool}, approved by {approver.name}"
+        deadline = Deadline.after(_BATCH_SECONDS)
         with self._waiting.decided(claim):
-            self._carry_out(
-                asker, _author(asker, tool), batch, mode, Deadline.after(_BATCH_SECONDS)
-            )
+            self._carry_out(asker, approval.tool, batch, mode, deadline, approver.name)
         return claim.approval
 
     def resume(self, claim: Claim) -> None:
@@ -266,11 +263,18 @@ class Editing:
             return self._vault.queue(name, known.disk if known else path, base, change(base))
 
     def _carry_out(
-        self, caller: Caller, author: Author, batch: Batch, mode: WriteMode, deadline: Deadline
+        self,
+        caller: Caller,
+        tool: str,
+        batch: Batch,
+        mode: WriteMode,
+        deadline: Deadline,
+        approver: str | None = None,
     ) -> None:
-        ids = self._history.begin(author, batch.kept)
+        told = tool if approver is None else f"{tool}, approved by {approver}"
+        ids = self._history.begin(_author(caller, told), batch.kept)
         first = next(iter(touched(batch.steps)), "")
-        permit = self._permit(caller, author.tool, first, mode)
+        permit = self._permit(caller, tool, first, mode)
         with self._recorded(ids):
             self._plans.carry_out(
                 batch.steps,

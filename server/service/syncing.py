@@ -26,7 +26,6 @@ class Synced:
     uploads: Uploads | None
     changes: Mapping[str, int]
     paths: Sequence[str]
-    seconds: float
     hint: str | None = None
 
 
@@ -58,7 +57,7 @@ class Syncing:
         deadline = Deadline.after(wait + _SCAN_SECONDS)
 
         def run() -> Synced:
-            started, started_ns = time.monotonic(), time.time_ns()
+            started_ns = time.time_ns()
             caller.tell(0, 3, "uploading")
             uploads = self._uploads.flush(Deadline.after(wait))
             caller.tell(1, 3, "refreshing")
@@ -72,7 +71,6 @@ class Syncing:
                 self._uploads.look() if uploads is not None else None,
                 dict(Counter(change.change for change in found)),
                 [change.path for change in found[:_SHOWN]],
-                round(time.monotonic() - started, 2),
                 None if refreshed else _no_remote(self._vault),
             )
 

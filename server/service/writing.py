@@ -16,8 +16,6 @@ from server.vault.paths import parse_note_path
 from server.vault.vault import Vault
 
 MOST_EDITS = 100
-_LONGEST = 300.0
-"""Seconds that an upload may be waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +147,7 @@ class Writing:
         return replace(told, **fate.marks)
 
     async def _uploaded(self, edit: Edit, wait: float) -> Edit:
-        wait = min(wait, _LONGEST)
-        if wait <= 0 or edit.uploaded or edit.dry_run or edit.after is None:
+        if not wait or edit.uploaded or edit.dry_run or edit.after is None:
             return edit
         done = await self._uploads(edit.path, edit.after, wait)
         return replace(edit, uploaded=True, ack="drive") if done else edit

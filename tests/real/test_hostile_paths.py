@@ -302,15 +302,16 @@ def test_hostile_paths_touch_nothing_outside(guarded: Guarded, tmp_path: Path) -
     ground = guarded.ground
     paths = Paths(ground, SEED)
     began = time.monotonic()
-    with hunting(guarded, tmp_path / "state") as hunt:
+    # One loop for all of them, like a server's: what waits for a turn belongs to it.
+    with hunting(guarded, tmp_path / "state") as hunt, asyncio.Runner() as loop:
         for number, start in enumerate(range(0, COUNT, _CHUNK)):
             wild = number % 2 == 1
             some = list(paths.take(min(_CHUNK, COUNT - start), swapping=wild))
             if wild:
                 with swapping(ground):
-                    asyncio.run(hunt.chunk(some, number))
+                    loop.run(hunt.chunk(some, number))
             else:
-                asyncio.run(hunt.chunk(some, number))
+                loop.run(hunt.chunk(some, number))
             assert not (marks := guarded.marks()), (SEED, marks[:10], some)
             assert not (bad := ground.sweep()), (SEED, bad[:10])
             guarded.look_after_hidden()

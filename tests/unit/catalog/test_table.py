@@ -1,6 +1,9 @@
 """The catalog as a whole: what every declaration must keep to."""
 
+import contextlib
+
 import pytest
+from pydantic import ValidationError
 
 from server.catalog.operation import Operation
 from server.catalog.table import INSTRUCTIONS, OPERATIONS, in_toolsets
@@ -35,6 +38,18 @@ def test_lists_are_bounded(op: Operation) -> None:
         if field is not None and field.annotation is int:
             bounds = {type(rule).__name__ for rule in field.metadata}
             assert {"Ge", "Le"} <= bounds, name
+
+
+@OPERATION
+@pytest.mark.parametrize("number", [10**30, -(10**30), float("nan"), float("inf")])
+def test_no_number_is_larger_than_what_can_be_counted(op: Operation, number: float) -> None:
+    for name, field in op.input.model_fields.items():
+        if field.annotation in (int, float, int | None):
+            with contextlib.suppress(ValidationError):
+                checked = op.input.__pydantic_validator__.validate_assignment(
+                    op.input.model_construct(), name, number
+                )
+                assert -(2**63) < getattr(checked, name) < 2**63, name
 
 
 def test_toolsets_choose() -> None:

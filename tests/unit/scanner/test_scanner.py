@@ -772,15 +772,20 @@ class Waits(threading.Event):
         self.asked: list[float] = []
         self._stopping = stopping
         self._number = number
+        self._pause = 0.0
         self.meanwhile: Callable[[int], None] = lambda _n: None
 
     def wait(self, timeout: float | None = None) -> bool:
         assert timeout is not None
-        self.asked.append(timeout)
+        self._pause += timeout
+        return False
+
+    def clear(self) -> None:
+        self.asked.append(self._pause)
+        self._pause = 0.0
         self.meanwhile(len(self.asked))
         if len(self.asked) >= self._number:
             self._stopping.set()
-        return True
 
 
 def pauses(
@@ -809,6 +814,20 @@ def test_a_quiet_remote_is_asked_less_and_less(tmp_path: Path) -> None:
 
         asked = pauses(scene, 8, change)
         assert asked == pytest.approx([15, 22.5, 33.75, 50.625, 60, 60, 15, 22.5], abs=2)
+
+
+def test_who_begins_to_watch_waits_no_longer_than_an_interval(tmp_path: Path) -> None:
+    with opened(tmp_path, RemoteGuard) as scene:
+        scene.write("a.md", "one")
+
+        def watch(number: int) -> None:
+            if number == 4:
+                # From the middle of the pause that follows.
+                looks = iter((False, False, True))
+                scene.scanner.is_watched = lambda: next(looks, True)
+
+        asked = pauses(scene, 7, watch)
+        assert asked == pytest.approx([15, 22.5, 33.75, 50.625, 30, 15, 15], abs=2)
 
 
 def test_a_failed_scan_is_soon_tried_again(scene: Scene) -> None:

@@ -22,7 +22,7 @@ def test_every_mode_makes_a_note_that_is_not_there(house: House, mode: str) -> N
     assert house.bytes("new/a.md") == data
     assert answer == {
         "path": "new/a.md", "changed": True, "created": True, "written": True,
-        "etag": etag_of(data), "bytes": len(data), "uploaded": True,
+        "etag": etag_of(data), "bytes": len(data), "uploaded": True, "ack": "disk",
     }  # fmt: skip
     assert house.call("vault_search", query="^y")["total"] == 1
 

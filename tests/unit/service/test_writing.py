@@ -38,7 +38,7 @@ def test_a_new_note_has_exactly_these_bytes(
     assert house.bytes("a.md") == data
     assert answer == {
         "path": "a.md", "created": True, "etag": etag_of(data), "bytes": len(data),
-        "uploaded": True,
+        "uploaded": True, "ack": "disk",
     }  # fmt: skip
 
 
