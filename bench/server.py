@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.drive.processes import free_port
 
 PROTOCOL = "2026-07-28"
 _KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONPATH")
@@ -34,7 +35,7 @@ class Server:
 
     def __init__(self, vault: Path, state: Path) -> None:
         self.state = state
-        self.port = _free_port()
+        self.port = free_port()
         self.client = Client(self.port)
         self._log = state.with_name("server.log")
         self._process: subprocess.Popen[bytes] | None = None
@@ -183,12 +184,6 @@ def _status(port: int, path: str) -> int | None:
         return None
     finally:
         connection.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _megabytes(field: str) -> float:

@@ -54,7 +54,7 @@ async def _attachment_read(
 ATTACHMENT_READ = Operation(
     name="attachment_read",
     title="Read an attachment",
-    description="Read a file that is no note: images are shown, text is text, the rest base64.",
+    description="Read a file that is no note: an image, text, or base64.",
     toolset="edit",
     access="read",
     input=AttachmentReadInput,

@@ -103,7 +103,7 @@ async def _adr_list(service: Service, caller: Caller, args: AdrListInput) -> Adr
 ADR_LIST = Operation(
     name="adr_list",
     title="List decisions",
-    description="The decision records with their numbers and states, newest first.",
+    description="Decision records with numbers and states, newest first.",
     toolset="devlog",
     access="read",
     input=AdrListInput,

@@ -195,9 +195,7 @@ async def _note_move(service: Service, caller: Caller, args: Any) -> NoteMoveOut
 NOTE_MOVE = Operation(
     name="note_move",
     title="Move a note or folder",
-    description=(
-        "Move or rename a note, an attachment or a folder; links to it follow. All or nothing."
-    ),
+    description=("Move or rename a note, attachment or folder; links follow. All or nothing."),
     toolset="edit",
     access="write",
     input=NoteMoveInput,

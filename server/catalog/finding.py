@@ -63,7 +63,7 @@ async def _vault_search(
 VAULT_SEARCH = Operation(
     name="vault_search",
     title="Search notes by regex",
-    description="The lines that match a regex, with path and line number.",
+    description="Lines that match a regex, with path and line number.",
     toolset="core",
     access="read",
     input=VaultSearchInput,
@@ -131,7 +131,7 @@ async def _vault_list(service: Service, caller: Caller, args: VaultListInput) ->
 VAULT_LIST = Operation(
     name="vault_list",
     title="List files and folders",
-    description="List notes, attachments and folders below a folder, with sizes and times.",
+    description="Notes, attachments and folders below a folder, with sizes and times.",
     toolset="core",
     access="read",
     input=VaultListInput,

@@ -261,9 +261,7 @@ async def _link_add(service: Service, caller: Caller, args: Any) -> LinkAddOutpu
 LINK_ADD = Operation(
     name="link_add",
     title="Link one note to another",
-    description=(
-        "Add a wikilink to a note, once: below its heading Related or Links, or at its end."
-    ),
+    description=("Add a wikilink to a note, once: under Related or Links, or at its end."),
     toolset="edit",
     access="write",
     input=LinkAddInput,

@@ -55,7 +55,7 @@ async def _note_history(
 NOTE_HISTORY = Operation(
     name="note_history",
     title="Earlier versions of a note",
-    description="The changes made here to a note, even a deleted one. size and etag are those before a change.",
+    description="Changes made to a note, even a deleted one; size and etag are those before.",
     toolset="edit",
     access="read",
     input=NoteHistoryInput,

@@ -128,7 +128,7 @@ async def _note_read_many(
 NOTE_READ_MANY = Operation(
     name="note_read_many",
     title="Read several notes",
-    description="Read up to 50 notes at once, by paths or by a glob, each cut to max_chars_each.",
+    description="Read up to 50 notes, by paths or a glob, each cut to max_chars_each.",
     toolset="core",
     access="read",
     input=NoteReadManyInput,
@@ -206,9 +206,7 @@ def _outlined(seen: Seen, url: str | None) -> NoteOutlineOutput:
 NOTE_OUTLINE = Operation(
     name="note_outline",
     title="Outline of a note",
-    description=(
-        "A note's headings with lines and sizes, its block ids and tasks, without its text."
-    ),
+    description=("Headings with lines and sizes, block ids and tasks of a note."),
     toolset="core",
     access="read",
     input=NoteOutlineInput,
@@ -277,7 +275,7 @@ def _facts(seen: Seen) -> dict[str, Any]:
 NOTE_INFO = Operation(
     name="note_info",
     title="Facts about a note",
-    description="Size, time, etag, tags and counts of a note without its text.",
+    description="Size, time, etag, tags and counts of a note.",
     toolset="core",
     access="read",
     input=NoteInfoInput,
@@ -336,7 +334,7 @@ NOTE_UPSERT = Operation(
     name="note_upsert",
     title="Create a note or append to it",
     description=(
-        "Create a note, or append the content to one that is there (frontmatter is then "
+        "Create a note, or append to one that is there (frontmatter is then "
         "ignored). Never overwrites."
     ),
     toolset="core",

@@ -9,9 +9,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 Access = Literal["read", "write", "admin"]
 Toolset = Literal["core", "find", "edit", "graph", "devlog", "admin"]
 
-Whole = Annotated[int, AfterValidator(lambda number: min(number, 2**62))]
+_COUNTABLE = AfterValidator(lambda number: max(-(2**62), min(number, 2**62)))
+Whole = Annotated[int, _COUNTABLE]
 """A number of any size, cut to what databases can count to: beyond the end there is nothing."""
-Offset = Annotated[Whole, Field(ge=0)]
+Offset = Annotated[int, Field(ge=0), _COUNTABLE]
 Patience = Annotated[
     float, AfterValidator(lambda seconds: min(seconds, 300.0) if seconds > 0 else 0.0)
 ]

@@ -33,9 +33,7 @@ async def _vault_sync(service: Service, caller: Caller, args: VaultSyncInput) ->
 VAULT_SYNC = Operation(
     name="vault_sync",
     title="Synchronise now",
-    description=(
-        "Finish uploads, look at the remote (or a folder of it) again, rescan; answers what changed."
-    ),
+    description="Finish uploads, refresh from the remote and rescan; tells what changed.",
     toolset="core",
     access="read",
     input=VaultSyncInput,

@@ -192,7 +192,7 @@ async def _recent_changes(
 RECENT_CHANGES = Operation(
     name="recent_changes",
     title="Notes changed lately",
-    description="Notes created, modified, moved or deleted since a moment, the latest first.",
+    description="Notes created, modified, moved or deleted since a moment, latest first.",
     toolset="find",
     access="read",
     input=RecentChangesInput,

@@ -1,10 +1,13 @@
 """Tools and processes of the lab: what is missing, what to wait for, who cleans up."""
 
+import fcntl
 import os
+import random
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -46,10 +49,27 @@ def which(tool: str) -> str | None:
     return shutil.which(tool, path=beside + os.pathsep + os.environ.get("PATH", os.defpath))
 
 
+_claims: list[int] = []
+"""Descriptors whose locks claim ports, as long as this process runs."""
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on, and that no other test run takes before its server does.
+
+    Below the range from which the system gives ports to clients: those come and go all the time.
+    """
+    while True:
+        port = random.randrange(12_000, 32_000)
+        claim = os.open(Path(tempfile.gettempdir()) / f"test-port-{port}", os.O_CREAT | os.O_RDWR)
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            os.close(claim)
+            continue
+        _claims.append(claim)
+        return port
 
 
 def guard(
