@@ -18,6 +18,8 @@ _BY_NAME = ("properties", "$defs", "patternProperties")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _REF = "#/$defs/"
 _LIMITS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern")
+_TELLING = ("description", "default", "examples", "enum", "const")
+"""What says more of a result than its shape: a reader sees the values themselves."""
 _ERROR_FIELDS = {"code": "string", "message": "string", "hint": "string", "details": "object"}
 
 
@@ -60,7 +62,7 @@ def _tidy_input(schema: Schema) -> Schema:
 
 
 def _tidy_output(schema: Schema) -> Schema:
-    schema = {k: v for k, v in schema.items() if k not in ("description", "default", "examples")}
+    schema = {k: v for k, v in schema.items() if k not in _TELLING}
     if required := [name for name in schema.get("required", ()) if name not in _nullable(schema)]:
         schema["required"] = required
     else:
