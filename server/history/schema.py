@@ -57,7 +57,10 @@ def connect_writer(file: Path, first_id: int = 1) -> apsw.Connection:
     db = apsw.Connection(str(file))
     try:
         db.set_busy_timeout(10_000)
-        db.execute("PRAGMA journal_size_limit=16777216; PRAGMA cache_size=-4096")
+        # One at a time: a statement that answers with a row ends a script there, unread.
+        db.pragma("journal_size_limit", 16_777_216)
+        db.pragma("cache_size", -4096)
+        db.pragma("temp_store", "MEMORY")
         if not select(db, "SELECT 1 FROM sqlite_schema LIMIT 1"):
             # Only a file without tables takes these, and the log must come last.
             db.execute("PRAGMA page_size=8192; PRAGMA auto_vacuum=INCREMENTAL")

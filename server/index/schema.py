@@ -94,12 +94,18 @@ DETAILS = ("tags", "props", "aliases", "headings", "blocks", "tasks")
 
 BUDGET = 512 * 1024 * 1024
 
-_PRAGMAS = "PRAGMA mmap_size={}; PRAGMA cache_size=-8192; PRAGMA temp_store=MEMORY;"
+
+def _configure(db: apsw.Connection, **pragmas: int | str) -> None:
+    # One at a time: a statement that answers with a row ends a script there, unread.
+    for name, value in pragmas.items():
+        db.pragma(name, value)
 
 
-def _pragmas(budget: int) -> str:
+def _configure_reads(db: apsw.Connection, budget: int) -> None:
+    db.set_busy_timeout(10_000)
     # Every connection maps the file for itself: together they must not outgrow a small budget.
-    return _PRAGMAS.format(min(BUDGET, budget) // 4)
+    mapped = min(BUDGET, budget) // 4
+    _configure(db, mmap_size=mapped, cache_size=-8192, temp_store="MEMORY")
 
 
 def connect_writer(file: Path, budget: int = BUDGET) -> apsw.Connection:
@@ -107,13 +113,13 @@ def connect_writer(file: Path, budget: int = BUDGET) -> apsw.Connection:
     file.touch(mode=0o600)
     db = apsw.Connection(str(file))
     try:
-        db.set_busy_timeout(10_000)
+        _configure_reads(db, budget)
         # Only an empty file takes the page size; only a checkpoint thread may pay for checkpoints.
-        db.execute("PRAGMA page_size=8192; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;")
-        db.execute("PRAGMA wal_autocheckpoint=0; PRAGMA journal_size_limit=67108864;")
-        db.execute(_pragmas(budget))
+        _configure(db, page_size=8192, journal_mode="WAL", wal_autocheckpoint=0)
+        # A power cut may take the last commits, never the rest: the next scan brings them back.
+        _configure(db, synchronous="NORMAL", journal_size_limit=67_108_864)
         # A batch of a first scan touches pages all over: those that don't fit are written twice.
-        db.execute(f"PRAGMA cache_size=-{min(BUDGET, budget) // 8192}")
+        _configure(db, cache_size=-(min(BUDGET, budget) // 8192))
         if _is_empty(db):
             with db:
                 db.execute(TABLES + TALLIES)
@@ -129,8 +135,7 @@ def connect_writer(file: Path, budget: int = BUDGET) -> apsw.Connection:
 def connect_reader(file: Path, budget: int = BUDGET) -> apsw.Connection:
     """A connection that can only read."""
     db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
-    db.set_busy_timeout(10_000)
-    db.execute(_pragmas(budget))
+    _configure_reads(db, budget)
     return db
 
 
