@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from server.telemetry import Telemetry
 from server.vault.guard import Guard
@@ -14,6 +15,11 @@ from server.vault.vault import Vault
 from server.vault.writers import LocalWriter
 
 pytest_plugins = ["tests.drive.fixtures"]
+
+if not os.environ.get("CI"):
+    # No example fails for the time it took: machines are slow at times. With CI set this is so anyway.
+    settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("here")
 
 
 @pytest.fixture
