@@ -35,7 +35,7 @@ def vault_folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def guard(vault_folder: Path, tmp_path: Path, telemetry: Telemetry) -> Guard:
+def guard(vault_folder: Path, tmp_path: Path, telemetry: Telemetry) -> Iterator[Guard]:
     """A guard over a plain folder that has already looked at it."""
     guard = Guard(
         vault_folder,
@@ -45,7 +45,8 @@ def guard(vault_folder: Path, tmp_path: Path, telemetry: Telemetry) -> Guard:
         telemetry=telemetry,
     )
     assert guard.probe().ok
-    return guard
+    yield guard
+    guard.close()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from server.vault import files
 from server.vault.hands import OWN, ExpendableHands, Hands
 from server.vault.identity import IdentityFile
 from server.vault.marker import has_marker, looks_empty, make_marker, read_marker, share_device
-from server.vault.mounts import MountPoint, mount_id_of, mount_of
+from server.vault.mounts import MountPoint, MountWatch, mount_id_of, mount_of
 from server.vault.obsidian import find_obsidian
 from server.workers import Deadline, Workers
 
@@ -127,6 +127,9 @@ class Guard:
         self._now = now
         self._pin: Pin | None = None
         self._generation = 0
+        self._mounts = MountWatch()
+        self._verified: tuple[int, int] | None = None
+        """At which state of the mount table which pin was found to be in its place."""
         self._spare: ExpendableHands | None = None
         self._stuck: list[ExpendableHands] = []
         self._probing = threading.Lock()
@@ -180,6 +183,7 @@ class Guard:
     def close(self) -> None:
         """Let the probing threads end, and let go of the vault."""
         self._workers.close()
+        self._mounts.close()
         pin, self._pin = self._pin, None
         for hands in (pin.root.hands if pin else None, self._spare):
             if hands is not None:
@@ -335,13 +339,18 @@ class Guard:
     def _still_mounted(self, pin: Pin) -> bool:
         if pin.mount is None:
             return True
+        # Asked before the look: a change during it is seen by the next call.
+        changes = self._mounts.changes()
+        if changes is not None and self._verified == (changes, pin.generation):
+            return True
         now = mount_of(pin.root.path)
-        return (
-            now is not None
-            and now.id == pin.mount.id
-            # A child's descriptor was compared when it was opened.
-            and (pin.root.hands is not OWN or mount_id_of(pin.root.fd) in (None, now.id))
-        )
+        if now is None or now.id != pin.mount.id:
+            return False
+        # A child's descriptor was compared when it was opened.
+        if pin.root.hands is OWN and mount_id_of(pin.root.fd) not in (None, now.id):
+            return False
+        self._verified = None if changes is None else (changes, pin.generation)
+        return True
 
     def _still_there(self, pin: Pin) -> bool:
         """Whether VAULT_PATH still leads to the pinned folder: a descriptor follows one that is moved."""

@@ -1,10 +1,14 @@
 """What the kernel says is mounted where. Reads /proc only, so it never hangs with a mount."""
 
 import os
+import select
+import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
 RCLONE = "fuse.rclone"
+_TABLE = "/proc/self/mountinfo"
 _FOREIGN = ("fuse", "nfs", "cifs", "smb", "9p", "ceph", "glusterfs", "davfs")
 
 
@@ -26,6 +30,36 @@ class MountPoint:
     def may_hang(self) -> bool:
         """Whether something else than this kernel answers for it."""
         return self.fstype.startswith(_FOREIGN)
+
+
+class MountWatch:
+    """Tells whether the mount table changed, without reading it: every access to the vault asks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._poll = select.poll()
+        self._changes = 0
+        self._fd: int | None = None
+        with suppress(OSError):
+            self._fd = os.open(_TABLE, os.O_RDONLY | os.O_CLOEXEC)
+            # Not the text, the state of the descriptor: the kernel marks it after every change.
+            self._poll.register(self._fd, select.POLLPRI | select.POLLERR)
+
+    def changes(self) -> int | None:
+        """How often it was seen changed; None where the kernel doesn't tell."""
+        with self._lock:
+            if self._fd is None:
+                return None
+            if self._poll.poll(0):
+                self._changes += 1
+            return self._changes
+
+    def close(self) -> None:
+        """Let go of the table."""
+        with self._lock:
+            fd, self._fd = self._fd, None
+            if fd is not None:
+                os.close(fd)
 
 
 def mount_of(path: str, mountinfo: str | None = None) -> MountPoint | None:
@@ -59,7 +93,7 @@ def mount_id_of(fd: int) -> int | None:
 
 def _read_mountinfo() -> str:
     try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as info:
+        with open(_TABLE, encoding="utf-8", errors="surrogateescape") as info:
             return info.read()
     except OSError:
         return ""

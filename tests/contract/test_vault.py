@@ -8,6 +8,7 @@ import pytest
 
 from server.errors import Conflict, NotFound, TooLarge, Unavailable, VaultError
 from server.models import Content, NotePath, etag_of
+from server.vault.mounts import MountWatch
 from server.workers import Deadline
 from tests.contract.beds import Bed, Opened
 from tests.drive.processes import wait_for
@@ -185,3 +186,23 @@ def run_all(calls: list[Callable[[], None]]) -> None:
     for thread in threads:
         thread.join(110)
     assert failures == []
+
+
+def test_a_mount_that_goes_and_comes_is_noticed_without_reading_the_table(mount_bed: Bed) -> None:
+    mount = mount_bed.mount
+    assert mount is not None
+    watch = MountWatch()
+    try:
+        before = watch.changes()
+        mount.kill9()
+        mount.detach()
+        gone = watch.changes()
+        mount.start()
+        back = watch.changes()
+    finally:
+        watch.close()
+    assert before is not None
+    assert gone is not None
+    assert back is not None
+    # Other mounts of this machine may come and go as well.
+    assert before < gone < back

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from server.vault.mounts import MountPoint, inner_path, mount_id_of, mount_of
+from server.vault.mounts import MountPoint, MountWatch, inner_path, mount_id_of, mount_of
 
 TABLE = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -44,3 +44,12 @@ def test_the_real_table_and_a_real_descriptor_agree(tmp_path: Path) -> None:
         assert mount_id_of(fd) == found.id
     finally:
         os.close(fd)
+
+
+def test_a_watch_stays_calm_while_nothing_changes() -> None:
+    watch = MountWatch()
+    first = watch.changes()
+    assert first is not None
+    watch.close()
+    assert watch.changes() is None
+    watch.close()
