@@ -12,7 +12,7 @@ import httpx2
 
 from .connect import running
 from .denials import MISSING, OK, UNKNOWN
-from .wire import INITIALIZE, JSON, META, message, modern_headers
+from .wire import INITIALIZE, JSON, META, message, modern_headers, next_answer
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,7 @@ class Pipes:
         self._send(who, body)
         source = self._processes[who].stdout
         assert source is not None
-        raw = source.readline()
-        said: dict[str, Any] = json.loads(raw)
+        raw, said = next_answer(source)
         assert said["id"] == body["id"], raw
         return raw, said
 

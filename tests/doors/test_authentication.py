@@ -34,7 +34,7 @@ from tests.unit.access.provider import AUDIENCE, ISSUER, document, published, si
 from .connect import running
 from .sample import authenticate, sample_http
 from .vaults import fill
-from .wire import INITIALIZE, JSON, Wire, call, message, raw, request, wired
+from .wire import INITIALIZE, JSON, Wire, call, message, next_answer, raw, request, wired
 
 pytestmark = pytest.mark.anyio
 FIXED = "fixed-token-of-the-settings"
@@ -314,7 +314,7 @@ def spoken(vault: Path, state: Path, **environ: str) -> Iterator[Callable[..., d
         def exchange(body: dict[str, Any]) -> dict[str, Any]:
             sink.write(json.dumps(body) + "\n")
             sink.flush()
-            answer: dict[str, Any] = json.loads(source.readline())["result"]
+            answer: dict[str, Any] = next_answer(source)[1]["result"]
             return answer
 
         exchange(INITIALIZE)

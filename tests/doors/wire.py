@@ -4,7 +4,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import IO, Any
 
 import httpx2
 
@@ -39,6 +39,16 @@ def message(response: httpx2.Response) -> dict[str, Any]:
         (text,) = (line[6:] for line in text.splitlines() if line.startswith("data: "))
     decoded: dict[str, Any] = json.loads(text)
     return decoded
+
+
+def next_answer(lines: IO[str]) -> tuple[str, dict[str, Any]]:
+    """The next answer on a stream of lines, raw and read.
+
+    What the server tells unasked comes in between: the first scan changes the list of resources.
+    """
+    while "id" not in (said := json.loads(raw := lines.readline())):
+        continue
+    return raw, said
 
 
 class Wire:

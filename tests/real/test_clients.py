@@ -21,7 +21,7 @@ from server.catalog.table import LISTED, OPERATIONS, in_toolsets
 from tests.doors.connect import Door, Running, Target, connected, running
 from tests.doors.test_typescript import CLIENTS, clients, talk  # noqa: F401 - a fixture
 from tests.doors.vaults import stdio_command
-from tests.doors.wire import INITIALIZE, JSON, META, call, request
+from tests.doors.wire import INITIALIZE, JSON, META, call, next_answer, request
 from tests.drive.processes import wait_for
 from tests.real.servers import Server
 
@@ -227,9 +227,7 @@ class Pipe:
         start = time.perf_counter()
         self.stdin.write(json.dumps(body) + "\n")
         self.stdin.flush()
-        # A note that was made changes the list of resources: the client is told so in between.
-        while "method" in (answer := json.loads(self.stdout.readline())):
-            continue
+        _, answer = next_answer(self.stdout)
         return answer, 1000 * (time.perf_counter() - start)
 
 

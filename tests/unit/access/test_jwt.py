@@ -52,7 +52,7 @@ def test_every_asymmetric_signature_counts(jwks: Path, algorithm: str, kid: str 
     [
         {"exp": None}, {"exp": 0}, {"iss": "https://id.example/"}, {"iss": None}, {"aud": "other"},
         {"aud": None}, {"aud": []}, {"sub": None}, {"sub": ""}, {"sub": "a\nb"}, {"sub": "x" * 129},
-        {"exp": time.time() - 31}, {"nbf": time.time() + 300}, {"iat": time.time() + 300},
+        {"exp": time.time() - 31}, {"nbf": time.time() + 90_000}, {"iat": time.time() + 90_000},
     ],
 )  # fmt: skip
 def test_a_claim_that_is_missing_or_wrong(verifier: Verifier, claims: dict[str, Any]) -> None:

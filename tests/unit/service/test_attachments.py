@@ -436,7 +436,7 @@ def test_a_file_that_never_answers_ends_at_the_deadline(
     with opened(tmp_path / "vault", tmp_path / "state", MOUNT_TIMEOUT="1") as house:
         house.write("a.png", PNG)
         hang = threading.Event()
-        monkeypatch.setattr("server.vault.files.os.pread", lambda *_: hang.wait(100) and b"")
+        monkeypatch.setattr("server.vault.files._pread", lambda *_: hang.wait(100) and b"")
         try:
             assert house.refused("attachment_read", path="a.png").code == "timeout"
             assert not hang.is_set()
