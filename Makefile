@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup setup-dev run test check format bench crash fuzz lock clean
+.PHONY: help setup setup-dev run test check format bench crash fuzz oracle lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -49,6 +49,9 @@ crash: setup-dev ## the fault-injection runs at full length: 50 kills of the ser
 
 fuzz: setup-dev ## 50,000 hostile paths, watched through the filesystem
 	HOSTILE_PATHS=50000 $(BIN)/pytest -n0 -s tests/real/test_hostile_paths.py
+
+oracle: setup-dev ## the comparisons with slow, obvious implementations at full count
+	POLICY_CASES=10000 ORACLE_QUERIES=1000 ORACLE_MOVES=300 ACCESS_WORLDS=12 $(BIN)/pytest -n 4 --dist loadfile tests/oracle tests/unit/access/test_rules.py
 
 lock: ## pin the newest versions of all dependencies, with hashes
 	$(PYTHON) -m venv .lock-venv
