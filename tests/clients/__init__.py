@@ -1,0 +1,1 @@
+"""The files of deploy/clients, used as their clients use them."""
