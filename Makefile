@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup setup-dev run test check format bench crash fuzz oracle lock clean
+.PHONY: help setup setup-dev run test check format bench crash fuzz oracle lock clean docs
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ check: setup-dev ## format, lint, types, import contracts
 format: setup-dev ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: setup-dev ## write the tables of docs/tools.md anew
+	$(BIN)/python -m tests.docs.tables
 
 bench: setup-dev ## measure, with ripgrep beside it
 	$(BIN)/python -m bench

@@ -168,7 +168,7 @@ SHOWN_BY: Mapping[str, Sequence[str]] = {
     ),
     "access.reload": ("unit/service/test_access.py::test_a_broken_policy_shows_and_the_old_rules_stay",),
     "access.explain": (
-        "unit/test_policy_command.py::test_the_example_of_the_readme_is_explained_as_it_says",
+        "unit/test_policy_command.py::test_the_example_of_the_docs_is_explained_as_it_says",
     ),
     "access.toolsets": (
         "unit/service/test_access.py::test_a_caller_has_the_tools_that_the_policy_gives_it",

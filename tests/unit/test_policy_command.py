@@ -1,4 +1,4 @@
-"""`vault-mcp policy`: which rule decides, and whether a file can be used. The README's example is tried."""
+"""`vault-mcp policy`: which rule decides, and whether a file can be used. The example of the docs is tried."""
 
 import json
 import re
@@ -10,14 +10,14 @@ from server.access.tokens import TokenStore
 from server.cli import main
 from server.vault.paths import parse_folder
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs/access.md"
 
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "vault").mkdir()
     made = tmp_path / "policy.yaml"
-    found = re.search(r"## Path rules.*?```yaml\n(.*?)```", README.read_text(), re.DOTALL)
+    found = re.search(r"## Path rules.*?```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert found is not None
     made.write_text(found[1])
     monkeypatch.setenv("VAULT_PATH", str(tmp_path / "vault"))
@@ -27,11 +27,11 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("file")
-def test_the_example_of_the_readme_is_explained_as_it_says(
+def test_the_example_of_the_docs_is_explained_as_it_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["policy", "explain", "researcher", "projects/research/plan.md"]) == 0
-    assert capsys.readouterr().out in README.read_text()
+    assert capsys.readouterr().out in PAGE.read_text()
 
 
 @pytest.mark.usefixtures("file")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from server.settings import Settings, SettingsError, describe, load
+from server.settings import SettingsError, describe, load
 
 MINIMAL = {"VAULT_PATH": "/vault", "HOME": "/home/someone"}
 
@@ -119,12 +119,6 @@ def test_state_must_not_lie_in_the_vault() -> None:
 )
 def test_words_for_require_mount(word: str, meaning: str) -> None:
     assert load({**MINIMAL, "REQUIRE_MOUNT": word}).require_mount == meaning
-
-
-def test_every_setting_is_in_the_readme() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    for name in Settings.model_fields:
-        assert f"`{name.upper()}`" in readme, f"{name.upper()} is not documented"
 
 
 def test_dates_are_those_of_a_zone() -> None:
