@@ -187,15 +187,10 @@ class Mount:
         self.stop()
         self.root.mkdir(parents=True, exist_ok=True)
         self.cache.mkdir(exist_ok=True)
-        rclone = which("rclone")
-        assert rclone is not None, "no rclone"
-        command = [rclone, "mount", self.remote, str(self.root), "--cache-dir", str(self.cache)]
-        command += ["-vv", "--log-file", str(self.log), *FLAGS, *self.flags]
         if self.socket is not None:
             self.socket.unlink(missing_ok=True)
-            command += ["--rc", "--rc-addr", self.address, "--rc-no-auth"]
         self._process = subprocess.Popen(
-            command, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            self.command(), env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         self._guard = guard(self._process, self.lifetime, self.root)
         try:
@@ -204,6 +199,16 @@ class Mount:
             self.stop()
             raise
         return self
+
+    def command(self) -> list[str]:
+        """What is run."""
+        rclone = which("rclone")
+        assert rclone is not None, "no rclone"
+        command = [rclone, "mount", self.remote, str(self.root), "--cache-dir", str(self.cache)]
+        command += ["-vv", "--log-file", str(self.log), *FLAGS, *self.flags]
+        if self.socket is not None:
+            command += ["--rc", "--rc-addr", self.address, "--rc-no-auth"]
+        return command
 
     def kill9(self) -> None:
         """End rclone as a crash does; the dead mount stays in place."""
