@@ -18,6 +18,7 @@ import pytest
 from tests.clients.model import serving
 from tests.clients.skills import PREFIX, SKILLS, Skill
 from tests.clients.snippets import COMMAND, FOLDER, SNIPPETS
+from tests.docs.pages import page
 from tests.drive.processes import which
 from tests.npm import install
 from tests.real.servers import Server
@@ -39,18 +40,22 @@ class User:
     def project(self) -> Path:
         return self.home / "project"
 
+    @property
+    def environ(self) -> dict[str, str]:
+        """What Claude Code finds: nothing of ours, and no reason to call home."""
+        return {
+            "HOME": str(self.home),
+            "PATH": f"{self.program.parent}:{os.environ['PATH']}",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1",
+        }
+
     def run(self, *arguments: str, **environ: str) -> str:
         """What `claude` says."""
         done = subprocess.run(
             [self.program, *arguments],
             cwd=self.project,
-            env={
-                "HOME": str(self.home),
-                "PATH": os.environ["PATH"],
-                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-                "DISABLE_AUTOUPDATER": "1",
-                **environ,
-            },
+            env={**self.environ, **environ},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -111,6 +116,41 @@ def test_it_connects_with_the_line_that_the_server_prints(user: User, server: Se
     url, header = rest.split(" --header ")
     user.run(*words, url, "--header", header.replace("$AUTH_TOKEN", SECRET))
     assert "Connected" in user.run("mcp", "list")
+
+
+def lines_of_the_docs() -> list[tuple[str, str]]:
+    """Every `claude mcp add` that the pages tell people to type."""
+    return [
+        (str(one), line)
+        for one in (page("README.md"), page("docs/clients.md"))
+        for block in one.blocks()
+        for line in block.code.splitlines()
+        if line.startswith("claude mcp add ")
+    ]
+
+
+@pytest.mark.parametrize(("where", "line"), lines_of_the_docs())
+def test_it_connects_with_the_lines_of_the_docs(
+    where: str, line: str, user: User, server: Server, vault: Path
+) -> None:
+    command = which("vault-mcp")
+    assert command is not None
+    (user.project / ".venv").symlink_to(Path(command).parents[1])
+    (user.home / "Obsidian").mkdir()
+    (user.home / "Obsidian/claude").symlink_to(vault)
+    if "--transport http" in line and "--header" not in line:
+        # For a server that asks for no token, as on a loopback address.
+        line += f' --header "Authorization: Bearer {SECRET}"'
+    typed = line.replace("http://127.0.0.1:1065", f"http://127.0.0.1:{server.port}")
+    subprocess.run(
+        ["bash", "-euc", typed],
+        cwd=user.project,
+        env={**user.environ, "VAULT_MCP_TOKEN": SECRET},
+        capture_output=True,
+        timeout=150,
+        check=True,
+    )
+    assert "Connected" in user.run("mcp", "list"), where
 
 
 def _ask(user: User, prompt: str, skill: Skill, server: Server) -> tuple[Any, dict[str, Any], Any]:

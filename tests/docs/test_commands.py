@@ -1,6 +1,7 @@
 """Every `vault-mcp` command on any page is one that can be given, and marked blocks are run."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from server.access.tokens import TokenStore
+from server.vault.paths import parse_folder
 from tests.docs.commands import commands_in, problem
 from tests.docs.pages import PAGES, ROOT, Page
+from tests.unit.service.house import CALLER, opened
 
 SHELL = ("sh", "bash", "console", "")
 MARKS = {None, "run", "mount"}
@@ -66,6 +70,23 @@ def test_some_pages_are_run() -> None:
     assert {"docs/access.md", "docs/clients.md", "docs/configuration.md"} <= set(map(str, RUN))
 
 
+def prepared(home: Path) -> dict[str, str]:
+    """A vault with a past and with writes that wait; what the pages call them, and what they are."""
+    note = "devlog/api.md"
+    with opened(home / "vault", home / "state") as house:
+        for _ in range(2):
+            house.call("devlog_append", topic="api", entries=[{"type": "impl", "text": "a line"}])
+        version = house.call("note_history", path=note)["versions"][0]["version"]
+    with opened(home / "vault", home / "state", WRITE_MODE="confirm") as house:
+        waiting = [
+            house.call("note_upsert", path=f"{name}.md", content="x")["pending"]["approval"]
+            for name in ("one", "two")
+        ]
+    # Who asked must still be somebody when the write is approved.
+    TokenStore(home / "state", parse_folder).create(CALLER.name)
+    return {"ID": waiting[0], "ID2": waiting[1], "42": str(version)}
+
+
 @pytest.mark.parametrize("page", RUN, ids=str)
 def test_the_marked_blocks_of_a_page_run(page: Page, tmp_path: Path) -> None:
     """One after the other, in a folder like the repository's, for a vault like the sample."""
@@ -73,14 +94,17 @@ def test_the_marked_blocks_of_a_page_run(page: Page, tmp_path: Path) -> None:
     home.mkdir()
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")
     shutil.copytree(ROOT / "server/sample", home / "vault")
+    said = "".join(block.code for block in page.blocks() if block.mark == "run")
+    real = prepared(home)
     done = subprocess.run(
         ["bash", "-euxo", "pipefail"],
-        input="".join(block.code for block in page.blocks() if block.mark == "run"),
+        input=re.sub(r"\b(ID2?|42)\b", lambda found: real[found[0]], said),
         cwd=tmp_path,
         env={
             "HOME": str(home),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "VAULT_PATH": str(home / "vault"),
+            "STATE_DIR": str(home / "state"),
             "AUTH": "token",
         },
         capture_output=True,
