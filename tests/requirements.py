@@ -141,6 +141,13 @@ REQUIREMENTS: Mapping[str, str] = {
     "input.malformed_yaml": "A note with malformed YAML is indexed as text, with a warning.",
     "input.unknown_arguments": "Unknown arguments are refused by every tool.",
     "input.types": "Arguments of the wrong type or size are coded errors.",
+    # Files and pages for people
+    "clients.files": "Every configuration of deploy/clients connects its client, over HTTP and stdio.",
+    "clients.skills": "Claude Code uses the skills, and asks before what they may not do by themselves.",
+    "docs.links": "Every link between pages leads somewhere, and every page can be reached.",
+    "docs.commands": "Every vault-mcp command in the docs can be given; the marked ones are run.",
+    "docs.names": "Settings, defaults, tools, arguments, metrics and codes in the docs are the server's.",
+    "docs.mount": "The mount of the docs takes writes to a Drive and shows agents their folder alone.",
 }  # fmt: skip
 
 SHOWN_BY: Mapping[str, Sequence[str]] = {

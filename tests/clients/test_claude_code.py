@@ -94,6 +94,7 @@ def server(vault: Path) -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.requirement("clients.files")
 def test_it_connects_over_http(user: User, server: Server) -> None:
     user.use("http")
     url = f"http://127.0.0.1:{server.port}"
@@ -170,6 +171,7 @@ def _ask(user: User, prompt: str, skill: Skill, server: Server) -> tuple[Any, di
     return model, events[0], events[-1]
 
 
+@pytest.mark.requirement("clients.skills")
 @pytest.mark.parametrize("skill", SKILLS, ids=lambda skill: skill.name)
 def test_a_skill_does_what_it_says(skill: Skill, user: User, server: Server) -> None:
     model, start, end = _ask(user, f"/{skill.name} backup of the nas", skill, server)

@@ -81,6 +81,7 @@ async def _asked(client: Client) -> None:
     assert not (await client.call_tool("note_read", {"path": "a.md"})).is_error
 
 
+@pytest.mark.requirement("clients.files")
 @pytest.mark.parametrize("snippet", STDIO, ids=str)
 def test_its_command_starts_the_server(snippet: Snippet, vault: Path, tmp_path: Path) -> None:
     command = which("vault-mcp")
@@ -100,6 +101,7 @@ def test_its_command_starts_the_server(snippet: Snippet, vault: Path, tmp_path: 
     asyncio.run(use())
 
 
+@pytest.mark.requirement("clients.files")
 @pytest.mark.parametrize("snippet", HTTP, ids=str)
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_its_url_and_headers_open_the_server(snippet: Snippet, mode: str, vault: Path) -> None:

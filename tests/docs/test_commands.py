@@ -20,6 +20,7 @@ MARKS = {None, "run", "mount"}
 RUN = [page for page in PAGES if any(block.mark == "run" for block in page.blocks())]
 
 
+@pytest.mark.requirement("docs.commands")
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_the_commands_in_blocks_can_be_given(page: Page) -> None:
     blocks = [block for block in page.blocks() if block.language in SHELL]
@@ -87,6 +88,7 @@ def prepared(home: Path) -> dict[str, str]:
     return {"ID": waiting[0], "ID2": waiting[1], "42": str(version)}
 
 
+@pytest.mark.requirement("docs.commands")
 @pytest.mark.parametrize("page", RUN, ids=str)
 def test_the_marked_blocks_of_a_page_run(page: Page, tmp_path: Path) -> None:
     """One after the other, in a folder like the repository's, for a vault like the sample."""

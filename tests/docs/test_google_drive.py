@@ -64,6 +64,7 @@ def settings(mount: WrittenDown) -> dict[str, str]:
     }
 
 
+@pytest.mark.requirement("docs.mount")
 def test_a_note_goes_to_drive_and_the_rest_is_out_of_reach(
     mount: WrittenDown, obsidian: FakeDrive, tmp_path: Path
 ) -> None:

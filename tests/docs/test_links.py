@@ -7,6 +7,7 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, Page
 
 
+@pytest.mark.requirement("docs.links")
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_links_lead_somewhere(page: Page) -> None:
     broken = []
@@ -19,6 +20,7 @@ def test_links_lead_somewhere(page: Page) -> None:
     assert broken == []
 
 
+@pytest.mark.requirement("docs.links")
 def test_every_page_can_be_reached_from_the_readme() -> None:
     seen, ahead = set(), [ROOT / "README.md"]
     while ahead:

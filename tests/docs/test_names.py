@@ -16,6 +16,7 @@ from tests.docs.tables import PAGE, filled
 TOOLS = page("docs/tools.md")
 
 
+@pytest.mark.requirement("docs.names")
 def test_the_tables_of_tools_are_those_of_the_catalog() -> None:
     """`make docs` writes them."""
     assert PAGE.read_text(encoding="utf-8") == filled(PAGE.read_text(encoding="utf-8"))
@@ -51,6 +52,7 @@ def metrics() -> set[str]:
     return found
 
 
+@pytest.mark.requirement("docs.names")
 @pytest.mark.parametrize("of", PAGES, ids=str)
 def test_every_metric_exists(of: Page) -> None:
     code = "\n".join(block.code for block in of.blocks())

@@ -33,6 +33,7 @@ def rows(of: Page) -> list[tuple[str, str]]:
     return [(name, default.strip()) for name, default, _ in ROW.findall(of.text)]
 
 
+@pytest.mark.requirement("docs.names")
 def test_the_reference_has_every_setting_once() -> None:
     assert sorted(name for name, _ in rows(TABLES[0])) == sorted(NAMES)
 
@@ -43,6 +44,7 @@ def test_the_readme_has_the_ten_that_matter() -> None:
     assert set(named) <= NAMES
 
 
+@pytest.mark.requirement("docs.names")
 @pytest.mark.parametrize("of", TABLES, ids=str)
 def test_the_defaults_are_those_of_the_server(of: Page) -> None:
     for name, told in rows(of):
