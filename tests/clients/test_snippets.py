@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,31 @@ def test_the_bridge_of_claude_desktop(
 
     with Server(vault, vault.with_name("state"), AUTH_TOKEN=SECRET) as server:
         asyncio.run(use(snippet.entry(text.replace(URL, f"http://127.0.0.1:{server.port}"))))
+
+
+@pytest.mark.timeout(420)
+@pytest.mark.parametrize("client", ["claude-desktop", "cursor"])
+def test_the_inspector_reads_the_file(
+    client: str, vault: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A client by other people, given the file itself."""
+    packages = install(request.config, Path(__file__).parent / "packages")
+    snippet = next(one for one in SNIPPETS if str(one) == f"{client}-stdio")
+    command = which("vault-mcp")
+    assert command is not None
+    file = tmp_path / snippet.path.name
+    file.write_text(snippet.text.replace(COMMAND, command).replace(VAULT, str(vault)))
+    inspector = str(packages / "node_modules/.bin/mcp-inspector")
+    asked = ("--cli", "--config", str(file), "--server", "obsidian-vault", "--method", "tools/list")
+    done = subprocess.run(
+        [inspector, *asked],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=True,
+    )
+    assert [tool["name"] for tool in json.loads(done.stdout)["tools"]] == TOOLS
 
 
 def test_no_file_holds_a_secret() -> None:
