@@ -48,6 +48,8 @@ class User:
             "PATH": f"{self.program.parent}:{os.environ['PATH']}",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
+            "MCP_TIMEOUT": "120000",
+            "MCP_CONNECT_TIMEOUT_MS": "120000",
         }
 
     def run(self, *arguments: str, **environ: str) -> str:
