@@ -62,7 +62,7 @@ from server.service.waiting import Waiting
 from server.service.watching import Watching
 from server.service.writing import Writing
 from server.settings import Settings, SettingsError
-from server.state import Slot, abandoned_slots, claim_slot
+from server.state import Slot, abandoned_slots, claim_slot, disk_room
 from server.telemetry import Telemetry, log
 from server.vault.aliases import Aliases
 from server.vault.choice import Writers
@@ -334,6 +334,8 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App: 
     )
     stack.callback(history.close)
     policies = _policies(settings, audit)
+    telemetry.state_free.set_function(lambda: disk_room(settings.state_dir).free)
+    telemetry.state_size.set_function(lambda: disk_room(settings.state_dir).total)
     telemetry.policy_ok.set_function(lambda: float(policies.check() is None))
     access = Access(
         lambda: policies.current,

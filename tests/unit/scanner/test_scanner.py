@@ -539,6 +539,7 @@ def test_a_mass_removal_is_held_until_it_lasts(scene: Scene) -> None:
     report = scan(scene)
     assert (report.removed, report.held) == (0, 31)
     assert scene.scanner.progress.held_removals == 31
+    assert scene.metric("vault_scan_held_removals") == 31
     assert len(scene.texts()) == 31
     scene.now[0] += 599
     assert scan(scene).held == 31
@@ -546,6 +547,7 @@ def test_a_mass_removal_is_held_until_it_lasts(scene: Scene) -> None:
     assert scan(scene).removed == 31
     assert sorted(scene.texts()) == ["left.md"]
     assert scene.scanner.progress.held_removals == 0
+    assert scene.metric("vault_scan_held_removals") == 0
 
 
 def test_notes_that_return_end_the_hold(scene: Scene) -> None:
@@ -736,8 +738,14 @@ def test_progress_tells_where_the_scan_is(scene: Scene, monkeypatch: pytest.Monk
         (scene.scanner.progress.phase, scene.scanner.progress.done, scene.scanner.progress.total)
     )
     scene.vault.on_list = note
-    scene.vault.on_read = note
+    scene.vault.on_read = lambda path: (
+        note(path),
+        waiting.add(scene.metric("vault_index_waiting_notes")),
+    )
+    waiting: set[float] = set()
     scan(scene)
+    assert waiting == {300, 50}
+    assert scene.metric("vault_index_waiting_notes") == 0
     assert seen == {("walking", 0, 0), ("reading", 0, 300), ("reading", 250, 300)}
     progress = scene.scanner.progress
     assert (progress.phase, progress.done, progress.total) == ("idle", 0, 0)
