@@ -734,15 +734,16 @@ def test_progress_tells_where_the_scan_is(scene: Scene, monkeypatch: pytest.Monk
     for n in range(300):
         scene.write(f"{n}.md", str(n))
     seen: set[tuple[str, int, int]] = set()
-    note = lambda _: seen.add(  # noqa: E731
-        (scene.scanner.progress.phase, scene.scanner.progress.done, scene.scanner.progress.total)
-    )
-    scene.vault.on_list = note
-    scene.vault.on_read = lambda path: (
-        note(path),
-        waiting.add(scene.metric("vault_index_waiting_notes")),
-    )
     waiting: set[float] = set()
+
+    def note(_disk: str) -> None:
+        progress = scene.scanner.progress
+        seen.add((progress.phase, progress.done, progress.total))
+        if progress.phase == "reading":
+            waiting.add(scene.metric("vault_index_waiting_notes"))
+
+    scene.vault.on_list = note
+    scene.vault.on_read = note
     scan(scene)
     assert waiting == {300, 50}
     assert scene.metric("vault_index_waiting_notes") == 0
