@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -316,6 +317,8 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App: 
     # Reads from a remote wait for it, not for this machine.
     scan_workers = Workers("scan", size=32)
     stack.callback(scan_workers.close)
+    for pool in (mount, local, scan_workers):
+        telemetry.workers_stuck.labels(pool.name).set_function(partial(_stuck, pool))
     scanner = Scanner(
         vault,
         index,
@@ -574,6 +577,10 @@ def _take_over(settings: Settings, slot: Slot, app: App) -> None:
                 log(logging.WARNING, "took over the journal of a server that died", entries=taken)
         finally:
             other.release()
+
+
+def _stuck(pool: Workers) -> float:
+    return pool.stuck
 
 
 def _publish_history(app: App) -> None:
