@@ -3,8 +3,10 @@
 import asyncio
 import http.client
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
@@ -182,9 +184,27 @@ def test_it_stops_in_time_with_a_stream_open(upstream: Upstream, tmp_path: Path)
         httpx2.Client(verify=caddy.trust(), timeout=30) as http,
         http.stream("GET", f"{caddy.url}/mcp") as answer,
     ):
+        lines = answer.iter_lines()  # the stream is closed when nobody holds this any more
         upstream.proceed.release()
-        assert next(answer.iter_lines()) == "data: 0"
+        assert next(lines) == "data: 0"
         assert caddy.stop(15) == 0
+
+
+def test_a_call_under_way_is_answered_before_it_stops(upstream: Upstream, tmp_path: Path) -> None:
+    with Caddy(tmp_path, upstream.address) as caddy, ThreadPoolExecutor(1) as pool:
+        before = len(upstream.paths)
+        upstream.answer.clear()
+        try:
+            call = pool.submit(
+                httpx2.post, f"{caddy.url}/mcp", content=b"{}", verify=caddy.trust(), timeout=60
+            )
+            wait_for(lambda: len(upstream.paths) > before, 30, "the call")
+            caddy.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: "shutting down apps" in caddy.log_text(), 30, "the signal")
+        finally:
+            upstream.answer.set()
+        assert call.result(60).status_code == 200
+        assert caddy.process.wait(15) == 0
 
 
 @pytest.mark.parametrize("path", CLOSED)

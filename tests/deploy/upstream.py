@@ -6,13 +6,18 @@ from typing import Any, Self
 
 
 class Upstream:
-    """Remembers every request. `GET /mcp` streams: an event for each `proceed.release()`."""
+    """Remembers every request. `GET /mcp` streams: an event for each `proceed.release()`.
+
+    `POST` is answered while `answer` is set.
+    """
 
     def __init__(self) -> None:
         self.paths: list[str] = []
         self.headers: list[tuple[str, str]] = []
         self.bytes = 0
         self.proceed = threading.Semaphore(0)
+        self.answer = threading.Event()
+        self.answer.set()
         upstream = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -37,6 +42,7 @@ class Upstream:
                 while left > 0 and (part := self.rfile.read(min(left, 65536))):
                     left -= len(part)
                     upstream.bytes += len(part)
+                upstream.answer.wait(60)
                 self.send_response(200)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
