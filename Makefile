@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup setup-dev run test check format bench crash fuzz oracle lock clean docs
+.PHONY: help setup setup-dev run test test-faults test-deploy faults check format bench crash fuzz oracle docs dist lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -29,6 +29,10 @@ run: setup ## serve VAULT_PATH, or a sample vault when it is unset
 # Four at a time, whatever the cores: most of them wait for mounts and servers. Real ones begin first.
 test: setup-dev ## run the tests
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
+
+# Not with the others: it makes containers and boots systems, some of which need root.
+test-deploy: setup-dev ## run what ships: HTTPS, images, monitoring
+	$(BIN)/pytest tests/deploy -v --durations 10
 
 check: setup-dev ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,7 @@ from server.service.waiting import Waiting
 from server.service.watching import Watching
 from server.service.writing import Writing
 from server.settings import Settings, SettingsError
-from server.state import Slot, abandoned_slots, claim_slot
+from server.state import Slot, abandoned_slots, claim_slot, disk_room
 from server.telemetry import Telemetry, log
 from server.vault.aliases import Aliases
 from server.vault.choice import Writers
@@ -316,6 +317,8 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App: 
     # Reads from a remote wait for it, not for this machine.
     scan_workers = Workers("scan", size=32)
     stack.callback(scan_workers.close)
+    for pool in (mount, local, scan_workers):
+        telemetry.workers_stuck.labels(pool.name).set_function(partial(_stuck, pool))
     scanner = Scanner(
         vault,
         index,
@@ -334,6 +337,8 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App: 
     )
     stack.callback(history.close)
     policies = _policies(settings, audit)
+    telemetry.state_free.set_function(lambda: disk_room(settings.state_dir).free)
+    telemetry.state_size.set_function(lambda: disk_room(settings.state_dir).total)
     telemetry.policy_ok.set_function(lambda: float(policies.check() is None))
     access = Access(
         lambda: policies.current,
@@ -572,6 +577,10 @@ def _take_over(settings: Settings, slot: Slot, app: App) -> None:
                 log(logging.WARNING, "took over the journal of a server that died", entries=taken)
         finally:
             other.release()
+
+
+def _stuck(pool: Workers) -> float:
+    return pool.stuck
 
 
 def _publish_history(app: App) -> None:

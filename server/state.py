@@ -6,6 +6,7 @@ died is free again, and what its journal still held is taken over by whoever com
 """
 
 import fcntl
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,23 @@ def claim_slot(state_dir: Path) -> Slot:
             "Name a folder on local disk that is writable.",
         ) from error
     raise Unavailable("Too many servers share this STATE_DIR.", "Stop some, or use another folder.")
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Bytes of a disk: `free` for whom this process runs as, of `total`."""
+
+    free: float
+    total: float
+
+
+def disk_room(folder: Path) -> Room:
+    """What is left on the disk of a folder; NaN where nobody can tell."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return Room(math.nan, math.nan)
+    return Room(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize)
 
 
 def abandoned_slots(state_dir: Path, own: Slot) -> list[Slot]:

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 
+from server import __version__
 from server.errors import VaultError
 
 LOG = logging.getLogger("vault_mcp")
@@ -112,6 +113,8 @@ class Telemetry:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        Info("vault_server", "What runs here", registry=registry).info({"version": __version__})
         self.calls = Counter(
             "vault_calls", "Operation calls", ["tool", "outcome", "door"], registry=registry
         )
@@ -124,6 +127,9 @@ class Telemetry:
         )
         self.denied = Counter(
             "vault_denied", "Calls that were refused something", ["tool"], registry=registry
+        )
+        self.logins_refused = Counter(
+            "vault_logins_refused", "Requests whose token was no good", registry=registry
         )
         self.audit_lines = Counter("vault_audit_lines", "Lines of the audit", registry=registry)
         self.audit_errors = Counter(
@@ -143,6 +149,16 @@ class Telemetry:
         self.scan_progress = Gauge(
             "vault_scan_progress_ratio",
             "Progress of the running scan, 1 when idle",
+            registry=registry,
+        )
+        self.scan_waiting = Gauge(
+            "vault_index_waiting_notes",
+            "Notes that a scan found and the index doesn't have yet",
+            registry=registry,
+        )
+        self.scan_held = Gauge(
+            "vault_scan_held_removals",
+            "Notes that are gone from the vault and kept in the index, because they are so many",
             registry=registry,
         )
         self.scan_last = Gauge(
@@ -206,6 +222,14 @@ class Telemetry:
         )
         self.history_bytes = Gauge(
             "vault_history_bytes", "What the history keeps of them, compressed", registry=registry
+        )
+        self.state_free = Gauge(
+            "vault_state_free_bytes",
+            "Room that is left on the disk of STATE_DIR",
+            registry=registry,
+        )
+        self.state_size = Gauge(
+            "vault_state_disk_bytes", "Size of the disk of STATE_DIR", registry=registry
         )
         self.policy_ok = Gauge(
             "vault_policy_ok", "0 while the policy file can't be used", registry=registry

@@ -72,6 +72,8 @@ class Audit:
 
     def refused(self, door: str, reason: str, peer: str | None) -> None:
         """Somebody was not let in; of a flood a few are told and the others counted."""
+        if self._telemetry is not None:
+            self._telemetry.logins_refused.inc()
         if not self._admits("refused"):
             return
         self._write(

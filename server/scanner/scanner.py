@@ -352,6 +352,8 @@ class Scanner:
         )
         self._names = names
         self._telemetry.scan_progress.set(1)
+        self._telemetry.scan_waiting.set(0)
+        self._telemetry.scan_held.set(report.held)
         if report.total or not was.first_done:
             log(
                 logging.INFO, "scan", added=report.added, modified=report.modified, moved=report.moved,
@@ -388,6 +390,9 @@ class Scanner:
             was.last_seconds, was.held_removals, self._target is not self._index, was.oddities,
         )  # fmt: skip
         self._telemetry.scan_progress.set(done / total if total else 0)
+        if phase == "reading":
+            # What a scan that failed left undone is still to do: only a good one sets this to 0.
+            self._telemetry.scan_waiting.set(total - done)
         if total >= 2000 and done // 2000 > was.done // 2000:
             log(logging.INFO, "indexing", done=done, total=total)
 

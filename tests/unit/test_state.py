@@ -1,7 +1,9 @@
 """The state folder: one slot per process, none lost, none shared."""
 
 import gc
+import math
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,7 +15,7 @@ from server.app import open_app
 from server.errors import Unavailable
 from server.models import etag_of
 from server.settings import Settings, load
-from server.state import abandoned_slots, claim_slot
+from server.state import abandoned_slots, claim_slot, disk_room
 from server.vault.journal import Journal, Record
 from tests.drive.processes import wait_for
 
@@ -89,6 +91,20 @@ def test_a_child_process_does_not_keep_the_slot(tmp_path: Path) -> None:
         assert again.folder == slot.folder
     finally:
         child.communicate(b"\n")
+
+
+def test_the_room_on_the_disk(tmp_path: Path) -> None:
+    room, told = disk_room(tmp_path), shutil.disk_usage(tmp_path)
+    assert room.total == told.total
+    assert room.free == pytest.approx(told.free, rel=0.2)
+    assert math.isnan(disk_room(tmp_path / "gone").free)
+
+
+def test_the_room_is_in_the_metrics(tmp_path: Path) -> None:
+    with open_app(settings_of(tmp_path)) as app:
+        value = app.telemetry.registry.get_sample_value
+        assert value("vault_state_disk_bytes") == shutil.disk_usage(tmp_path).total
+        assert 0 < (value("vault_state_free_bytes") or 0) < (value("vault_state_disk_bytes") or 0)
 
 
 def test_more_servers_than_slots(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from server import __version__
 from server.errors import CODES, Conflict, PermissionDenied, VaultError
 from server.telemetry import LOG, Telemetry, configure_logging, log, redact
 
@@ -221,13 +222,17 @@ def test_the_metrics_can_be_read_by_prometheus() -> None:
         "vault_calls", "vault_call_seconds", "vault_calls_in_flight", "vault_scan_seconds",
         "vault_scan_progress_ratio", "vault_scan_last_success_timestamp_seconds", "vault_notes",
         "vault_mount_up", "vault_mcp_sessions", "vault_rg_seconds", "vault_writes",
-        "vault_write_conflicts", "vault_journal_entries",
+        "vault_write_conflicts", "vault_journal_entries", "process_start_time_seconds",
     } <= families.keys()  # fmt: skip
     assert all(
         family.documentation for name, family in families.items() if name.startswith("vault_")
     )
     sample = next(s for s in families["vault_calls"].samples if s.name == "vault_calls_total")
     assert (sample.labels["outcome"], sample.value) == ("ok", 1)
+
+
+def test_the_metrics_tell_the_version() -> None:
+    assert value(Telemetry(), "vault_server_info", version=__version__) == 1
 
 
 def test_two_telemetries_never_collide() -> None:

@@ -112,6 +112,15 @@ def test_what_a_thread_does_after_its_call_was_cancelled_gets_a_line(tmp_path: P
     assert (late["bytes"], late["changes"][0]["after"]) == (7, "2" * 32)
 
 
+def test_every_refusal_of_a_flood_counts_in_the_metrics(tmp_path: Path) -> None:
+    telemetry = Telemetry()
+    made = Audit.open(tmp_path, max_mb=1, max_files=2, telemetry=telemetry)
+    for _ in range(50):
+        made.refused("mcp", "unauthorized", None)
+    made.close()
+    assert telemetry.registry.get_sample_value("vault_logins_refused_total") == 50
+
+
 def test_a_flood_of_refusals_is_a_few_lines_and_a_number(tmp_path: Path) -> None:
     made = audit(tmp_path)
     start = time.monotonic()

@@ -539,6 +539,7 @@ def test_a_mass_removal_is_held_until_it_lasts(scene: Scene) -> None:
     report = scan(scene)
     assert (report.removed, report.held) == (0, 31)
     assert scene.scanner.progress.held_removals == 31
+    assert scene.metric("vault_scan_held_removals") == 31
     assert len(scene.texts()) == 31
     scene.now[0] += 599
     assert scan(scene).held == 31
@@ -546,6 +547,7 @@ def test_a_mass_removal_is_held_until_it_lasts(scene: Scene) -> None:
     assert scan(scene).removed == 31
     assert sorted(scene.texts()) == ["left.md"]
     assert scene.scanner.progress.held_removals == 0
+    assert scene.metric("vault_scan_held_removals") == 0
 
 
 def test_notes_that_return_end_the_hold(scene: Scene) -> None:
@@ -732,12 +734,19 @@ def test_progress_tells_where_the_scan_is(scene: Scene, monkeypatch: pytest.Monk
     for n in range(300):
         scene.write(f"{n}.md", str(n))
     seen: set[tuple[str, int, int]] = set()
-    note = lambda _: seen.add(  # noqa: E731
-        (scene.scanner.progress.phase, scene.scanner.progress.done, scene.scanner.progress.total)
-    )
+    waiting: set[float] = set()
+
+    def note(_disk: str) -> None:
+        progress = scene.scanner.progress
+        seen.add((progress.phase, progress.done, progress.total))
+        if progress.phase == "reading":
+            waiting.add(scene.metric("vault_index_waiting_notes"))
+
     scene.vault.on_list = note
     scene.vault.on_read = note
     scan(scene)
+    assert waiting == {300, 50}
+    assert scene.metric("vault_index_waiting_notes") == 0
     assert seen == {("walking", 0, 0), ("reading", 0, 300), ("reading", 250, 300)}
     progress = scene.scanner.progress
     assert (progress.phase, progress.done, progress.total) == ("idle", 0, 0)
