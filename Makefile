@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup setup-dev run test check format bench crash fuzz lock clean
+.PHONY: help setup setup-dev run test check format bench crash fuzz dist lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -49,6 +49,9 @@ crash: setup-dev ## the fault-injection runs at full length: 50 kills of the ser
 
 fuzz: setup-dev ## 50,000 hostile paths, watched through the filesystem
 	HOSTILE_PATHS=50000 $(BIN)/pytest -n0 -s tests/real/test_hostile_paths.py
+
+dist: setup ## build the wheel, a wheelhouse and the bundle for desktop clients into dist/
+	$(BIN)/python -m release $(PYTHONS)
 
 lock: ## pin the newest versions of all dependencies, with hashes
 	$(PYTHON) -m venv .lock-venv
