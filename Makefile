@@ -60,6 +60,9 @@ fuzz: setup-dev ## 50,000 hostile paths, watched through the filesystem
 oracle: setup-dev ## the comparisons with slow, obvious implementations at full count
 	POLICY_CASES=10000 ORACLE_QUERIES=1000 ORACLE_MOVES=300 ACCESS_WORLDS=12 $(BIN)/pytest -n 4 --dist loadfile tests/oracle tests/unit/access/test_rules.py
 
+dist: setup ## build the wheel, a wheelhouse and the bundle for desktop clients into dist/
+	$(BIN)/python -m release $(PYTHONS)
+
 lock: ## pin the newest versions of all dependencies, with hashes
 	$(PYTHON) -m venv .lock-venv
 	.lock-venv/bin/pip install --quiet pip-tools

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from server import __version__
-from server.commands import approvals, audit, history, policy, tokens
+from server.commands import approvals, audit, doctor, history, policy, tokens
 from server.errors import VaultError
 from server.settings import Settings, SettingsError, describe, load
 from server.telemetry import Telemetry, configure_logging, log
@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     journal.add_argument("--json", action="store_true")
     journal.add_argument("--show", metavar="ID", help="print the content of one entry")
     journal.set_defaults(run=_journal)
-    for command in (history, audit, tokens, policy, approvals):
+    for command in (doctor, history, audit, tokens, policy, approvals):
         command.add(commands)
     commands.add_parser(
         "adopt", help="accept the folder at VAULT_PATH as the vault, whatever was known before"
@@ -133,11 +133,10 @@ def _config_check(arguments: argparse.Namespace) -> int:
 
 
 def _journal(arguments: argparse.Namespace) -> int:
-    from server.vault.journal import Item, Journal  # noqa: PLC0415
+    from server.vault.journal import items_in  # noqa: PLC0415
 
-    items: list[Item] = []
-    for folder in sorted(load().state_dir.glob("slot-*/journal")):
-        items += Journal(folder).items()
+    folders = sorted(load().state_dir.glob("slot-*/journal"))
+    items = [item for folder in folders for item in items_in(folder)]
     if arguments.show:
         for item in items:
             if item.record.id.startswith(arguments.show):

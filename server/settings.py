@@ -263,6 +263,27 @@ def load(
     return settings
 
 
+def config_file(environ: Mapping[str, str] | None = None) -> Path | None:
+    """The YAML file that settings are read from."""
+    name = (os.environ if environ is None else environ).get(CONFIG_VARIABLE)
+    return Path(name).expanduser().absolute() if name else None
+
+
+def secret_files(environ: Mapping[str, str] | None = None) -> list[Path]:
+    """The files that secrets are read from, the YAML file if one is in it."""
+    env = os.environ if environ is None else environ
+    files = [Path(env[f"{name}_FILE"]).absolute() for name in _secrets() if env.get(f"{name}_FILE")]
+    config = config_file(env)
+    if config is not None and {name.lower() for name in _secrets()} & set(_from_file(env, [])):
+        files.append(config)
+    return files
+
+
+def _secrets() -> list[str]:
+    fields = Settings.model_fields.items()
+    return [name.upper() for name, field in fields if field.annotation == SecretStr | None]
+
+
 def describe(settings: Settings) -> dict[str, Any]:
     """The effective settings for people: secrets hidden, paths as text."""
     return {name.upper(): _shown(getattr(settings, name)) for name in Settings.model_fields}
@@ -273,7 +294,7 @@ def _from_file(env: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
     if not name:
         return {}
     try:
-        data = yaml.safe_load(Path(name).read_text(encoding="utf-8")) or {}
+        data = yaml.safe_load(Path(name).expanduser().read_text(encoding="utf-8")) or {}
     except (OSError, UnicodeDecodeError) as error:
         problems.append(f"{CONFIG_VARIABLE}: {name} can't be read: {error.__class__.__name__}")
         return {}
@@ -301,11 +322,11 @@ def _scalar(key: str, value: Any) -> Any:
 
 def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for name, field in Settings.model_fields.items():
+    for name in Settings.model_fields:
         variable = name.upper()
         if env.get(variable):
             values[name] = env[variable]
-        elif field.annotation == SecretStr | None and env.get(f"{variable}_FILE"):
+        elif variable in _secrets() and env.get(f"{variable}_FILE"):
             try:
                 values[name] = Path(env[f"{variable}_FILE"]).read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:

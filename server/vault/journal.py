@@ -253,6 +253,11 @@ class Journal:
             self._places.pop(_stem(record), None)
 
 
+def items_in(folder: Path) -> list[Item]:
+    """The writes on file in a journal that somebody else may own, oldest first; only looks."""
+    return [item for file in sorted(folder.iterdir()) if (item := _parse(file)) is not None]
+
+
 def _ghosts(folder: Path) -> list[Ghost]:
     found = []
     for file in sorted(folder.glob("*.ghost")):

@@ -1,0 +1,1 @@
+"""What `vault-mcp doctor` looks at: every part of a set-up, without changing any of it."""
