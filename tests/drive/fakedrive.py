@@ -16,6 +16,7 @@ it passes Drive's own JSON around.
 
 import argparse
 import asyncio
+import base64
 import collections
 import contextlib
 import datetime
@@ -773,6 +774,9 @@ class Server:
 
             rec(d.resolve(q.get("path", "")), "")
             return out
+        if p == "/dump":  # every file that is not in the trash, with its content
+            start = d.resolve(q.get("path", ""))
+            return list(self.dump(start, "")) if start else []
         if p == "/load":  # bulk load a local directory as the vault
             base = q["dir"]
             pre = q.get("path", "")
@@ -855,6 +859,15 @@ class Server:
                 self.trace.clear()
             return r
         raise KeyError(p)
+
+    def dump(self, folder, above):
+        for f in list(self.d.children[folder].values()):
+            if f["trashed"]:
+                continue
+            if f["mimeType"] == FOLDER:
+                yield from self.dump(f["id"], above + f["name"] + "/")
+            else:
+                yield above + f["name"], base64.b64encode(f.get("_c", b"")).decode()
 
 
 async def main():

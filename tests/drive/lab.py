@@ -6,6 +6,7 @@ Whatever a test does, nothing stays behind: each process has a guard that ends i
 its mount) when the test process is gone, or when a hung mount has held a test for too long.
 """
 
+import base64
 import http.client
 import json
 import os
@@ -112,6 +113,10 @@ class FakeDrive:
     def names(self, path: str = "vault") -> list[str]:
         """Paths of everything below `path` that is not in the trash."""
         return [row[0] for row in self.admin("/tree", path=path) if not row[4]]
+
+    def files(self, path: str = "vault") -> list[tuple[str, bytes]]:
+        """Every file below `path` with its content; two may have one name."""
+        return [(name, base64.b64decode(text)) for name, text in self.admin("/dump", path=path)]
 
     # -- what else other devices do ---------------------------------------------------------------
 
