@@ -1,6 +1,7 @@
 """One seed: steps by chance, a model beside them, and a look at the truth after every one."""
 
 import random
+import shutil
 import threading
 import time
 from collections import Counter
@@ -13,7 +14,7 @@ from typing import Any
 
 from tests.drive.lab import FakeDrive
 from tests.faults.beds import Bed, DriveBed, LocalMountBed, MountBed, PlainBed
-from tests.faults.calls import Answer, Author, Call
+from tests.faults.calls import KEPT, Answer, Author, Call
 from tests.faults.disk import Disk
 from tests.faults.looking import index_problems
 from tests.faults.model import Model, Violation, is_visible
@@ -37,9 +38,16 @@ class Run:
     """A vault on a bed, a server, and what happens to both."""
 
     def __init__(
-        self, seed: int, bed: str, work: Path, nursery: Nursery, drive: Callable[[], FakeDrive]
+        self,
+        seed: int,
+        bed: str,
+        work: Path,
+        nursery: Nursery,
+        drive: Callable[[], FakeDrive],
+        keep: Path | None = None,
     ) -> None:
         self.seed, self.bed_name, self.work = seed, bed, work
+        self._keep = keep
         self.nursery = nursery
         self._drive = drive
         self.chance = random.Random(seed)
@@ -58,12 +66,23 @@ class Run:
         """Make the steps. Raises `Violation`."""
         with self._stack:
             self._open()
+            self._stack.push(self._preserve)
             for number in range(1, steps + 1):
                 self._step()
                 self._look()
                 if number % _CALM_EVERY == 0 or self._is_foggy():
                     self._calm()
             self._calm()
+
+    def _preserve(self, failed: type[BaseException] | None, *_: object) -> None:
+        """Keep logs and state of a seed that failed, for people to look at."""
+        if failed is None or self._keep is None:
+            return
+        kept = self._keep / f"seed{self.seed}"
+        kept.mkdir(parents=True, exist_ok=True)
+        for log in self.work.rglob("*.log"):
+            shutil.copy(log, kept)
+        shutil.copytree(self.disk.folder / "state", kept / "state", dirs_exist_ok=True)
 
     # -- the scene -----------------------------------------------------------------------------
 
@@ -73,7 +92,8 @@ class Run:
         self._stack.callback(self.bed.close)
         self.disk = Disk(self.work / "disk", lambda: self.server.pid)
         self._stack.callback(self.disk.close)
-        for number in range(3):
+        # A vault that loses its last note is taken for one that was emptied by mistake.
+        for number in (*range(3), KEPT):
             self.bed.put(f"note{number}.md", f"k{number}s. here from the start".encode())
         self.bed.look_again()
         choices = self._settings()
@@ -258,7 +278,7 @@ class Run:
         if self.bed.is_away:
             return
         truth = self.bed.truth()
-        notes = sorted(path for path in truth if is_visible(path) and path.endswith(".md"))
+        notes = sorted(path for path in truth if is_visible(path) and path != f"note{KEPT}.md")
         kind = self.chance.choice(("edit", "edit", "make", "rename", "delete"))
         path = self.chance.choice(notes) if notes else None
         if path is None:
@@ -278,6 +298,9 @@ class Run:
             to = self.author.fresh()
             self.bed.move(path, to)
             self.model.changed_elsewhere(path, None, there, seen=seen, moved_to=to)
+            if self.bed.is_lagging:
+                # Who makes a note there before the move is seen overwrites it, as is documented.
+                self.model.disclaim(there)
         else:
             self.bed.remove(path)
             self.model.changed_elsewhere(path, None, there, seen=seen)
@@ -315,7 +338,7 @@ class Run:
         while well < 2:
             problems = self._problems()
             well = 0 if problems else well + 1
-            if time.monotonic() > end:
+            if problems and time.monotonic() > end:
                 raise Violation("after " + f"{_PATIENCE:.0f} s of calm: " + "; ".join(problems[:6]))
             time.sleep(0.3 if problems else 0.1)
         truth = self.bed.truth()

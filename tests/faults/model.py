@@ -221,6 +221,11 @@ class Model:
             for line in lines_of(text):
                 self.claims.setdefault(line, [])
 
+    def disclaim(self, text: bytes) -> None:
+        """Nobody is to be blamed for the loss of this until it was seen at rest."""
+        for line in lines_of(text):
+            self.claims.pop(line, None)
+
     def _add(self, path: str, text: Text) -> None:
         self.place(path).ever.add(text)
         if text is not None:

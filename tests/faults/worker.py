@@ -54,7 +54,7 @@ def run_seed(seed: int, bed: str, steps: int, keep: str | None) -> Outcome:
         _lab = Lab()
     work = _lab.work / f"seed{seed}"
     work.mkdir()
-    run = Run(seed, bed, work, _lab.nursery, _lab.drive)
+    run = Run(seed, bed, work, _lab.nursery, _lab.drive, Path(keep) if keep else None)
     failure = ""
     try:
         run.go(steps)
@@ -62,8 +62,6 @@ def run_seed(seed: int, bed: str, steps: int, keep: str | None) -> Outcome:
         story = "\n".join(f"  {number:3d} {step}" for number, step in enumerate(run.steps))
         trace = "" if type(error).__name__ == "Violation" else traceback.format_exc()
         failure = f"{type(error).__name__}: {error}\n{story}\n{trace}"
-        if keep:
-            shutil.copytree(work, Path(keep) / f"seed{seed}", symlinks=True, dirs_exist_ok=True)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return Outcome(seed, bed, len(run.steps), run.faults, run.calls, failure)
