@@ -138,7 +138,7 @@ class Transaction:
     def remove(self, paths: Iterable[str], before_ns: int | None = None) -> None:
         """Forget files; unknown paths are passed over, and rows that are newer than `before_ns`."""
         rows = [row for path in paths if (row := self._known(path))]
-        gone = [row for row in rows if before_ns is None or row.indexed_at_ns <= before_ns]
+        gone = [row for row in rows if before_ns is None or not self._is_newer(row, before_ns)]
         clear_content(self._db, (row.id for row in gone if row.kind == "note"), self._texts)
         self._db.executemany("DELETE FROM notes WHERE id=?", [(row.id,) for row in gone])
         self._names.update(link_name(key_of(row.path), row.kind) for row in gone)
@@ -198,7 +198,7 @@ class Transaction:
     ) -> _Fresh | None:
         """None when the index has this very content, which then only gets its new stat."""
         known, etag = self._known(item.path, "note"), etags.get(item.path) or etag_of(item.data)
-        if known and item.looked_ns is not None and known.indexed_at_ns > item.looked_ns:
+        if known and item.looked_ns is not None and self._is_newer(known, item.looked_ns):
             return None
         if known and known.etag == etag and self._text(known) is not None:
             self.touch(item.path, item.stat, item.racy, item.disk)
@@ -228,6 +228,10 @@ class Transaction:
     def _seen(self, item: Document) -> int:
         """When the content was in the vault: of two looks the later one counts, whoever stores first."""
         return self._now if item.looked_ns is None else item.looked_ns
+
+    def _is_newer(self, row: Row, moment_ns: int) -> bool:
+        """Whether a row is from after a moment; one of the future is from before the clock was set back."""
+        return moment_ns < row.indexed_at_ns <= self._now
 
     def _used(self, new: _Fresh) -> int:
         """A change is a use; of a note that is merely new to the index its own time tells more."""

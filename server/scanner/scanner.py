@@ -200,7 +200,9 @@ class Scanner:
         if row is None or not row.racy or entry.stat.mtime_ns >= row.mtime_ns:
             return False
         now = self._target.get(entry.path)
-        return now is not None and now.indexed_at_ns > started_ns - _LAG_NS
+        # What seems to come from the future was written before somebody set the clock back.
+        since, until = started_ns - _LAG_NS, time.time_ns()
+        return now is not None and since < now.indexed_at_ns <= until
 
     def _catch_up(self, changed: Sequence[Entry | Known]) -> None:
         """Have the mount see what its remote told, before anything is read through it."""

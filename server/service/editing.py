@@ -231,8 +231,8 @@ class Editing:
                     written = self._put_on_record(path, recorded, deadline, permit)
                 else:
                     written = self._vault.edit(path, recorded, deadline, permit=permit)
-                # In the same thread: even when the caller has gone, the index knows of the write.
-                self._loader.store_written(written)
+                    # In the same thread: even when the caller has gone, the index knows of the write.
+                    self._loader.store_written(written)
         except _UnchangedError:
             return Edit(path, before[0], before[0])
         data = written.content.data
@@ -256,11 +256,17 @@ class Editing:
     ) -> Written:
         """A write that is made when the vault answers, on top of the newest that is known here."""
         with self._vault.hold([path], deadline):
-            known = self._loader.known(path)
-            name = NotePath(known.path) if known else path
+            # The index may not have heard of the last one, if the server was killed right after it.
+            waiting = self._vault.queued_content(path)
+            known = None if waiting else self._loader.known(path)
+            found = waiting or known
+            name = NotePath(found.path) if found else path
             permit(name)
             base = Content(known.data, known.stat) if known else None
-            return self._vault.queue(name, known.disk if known else path, base, change(base))
+            base = waiting.content if waiting else base
+            written = self._vault.queue(name, found.disk if found else path, base, change(base))
+            self._loader.store_written(written)
+            return written
 
     def _carry_out(
         self,

@@ -116,6 +116,9 @@ class Loader:
         return not row.racy or self._vault.guard.pin().is_rclone
 
     def _from_mirror(self, path: NotePath) -> Loaded:
+        if (waiting := self._vault.queued_content(path)) is not None:
+            content = waiting.content
+            return Loaded(waiting.path, content.data, content.etag, content.stat)
         rows = self._index.match(path)
         exact = [row for row in rows if row.path == path] or rows
         if len(exact) > 1:

@@ -88,6 +88,7 @@ class Journal:
         self._places = {
             item.file.stem: (path_key(item.record.path), item.record.id) for item in on_file
         }
+        self._stamp = 0.0
         self._ghosts = {ghost.id: ghost for ghost in _ghosts(folder)}
 
     def __len__(self) -> int:
@@ -99,6 +100,23 @@ class Journal:
             return []
         key = path_key(path)
         return [entry for place, entry in list(self._places.values()) if place == key]
+
+    def queued(self, path: str) -> Item | None:
+        """The newest write of a file that still has to be made."""
+        key = path_key(path)
+        stems = [stem for stem, (place, _) in list(self._places.items()) if place == key]
+        for stem in sorted(stems, reverse=True):
+            item = _parse(self._folder / f"{stem}.applied")
+            if item is not None and item.record.protocol == QUEUED:
+                return item
+        return None
+
+    def stamp(self) -> float:
+        """This moment, and later than every write on file: their order outlives a clock that is set back."""
+        with self._lock:
+            newest = max(self._sizes, default="")
+            self._stamp = max(time.time(), self._stamp + 1e-5, _moment(newest) + 1e-5)
+            return self._stamp
 
     def prepare(self, record: Record, data: bytes, state: State = "prepared") -> None:
         """Store a write durably. Raises `Unavailable` when the journal is full or can't be written."""
@@ -272,6 +290,12 @@ def _ghosts(folder: Path) -> list[Ghost]:
 
 def _stem(record: Record) -> str:
     return f"{int(record.created * 1e6):020d}-{record.id}"
+
+
+def _moment(stem: str) -> float:
+    """When the write of a file's name was asked for."""
+    digits = stem.partition("-")[0]
+    return int(digits) / 1e6 if digits.isdigit() else 0.0
 
 
 def _age(file: Path) -> float:

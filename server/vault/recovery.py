@@ -47,13 +47,18 @@ class Recovery:
         on_write: Callable[[Written], None],
         grace: float = 120.0,
         now: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`grace` is counted by `ticks`, which nobody sets back or forward."""
         self._vault = vault
         self._journal = journal
         self._telemetry = telemetry
         self._on_write = on_write
         self._grace = grace
         self._now = now
+        self._ticks = ticks
+        self._since: dict[str, float] = {}
+        """When writes of the present mount were first looked at."""
         self._busy = threading.Lock()
         vault.settle = self.settle
 
@@ -62,7 +67,10 @@ class Recovery:
         with self._busy:
             if len(self._journal):
                 pin = self._vault.guard.pin()
-                for chain in by_path(self._journal.items()).values():
+                items = self._journal.items()
+                on_file = {item.record.id for item in items}
+                self._since = {one: at for one, at in self._since.items() if one in on_file}
+                for chain in by_path(items).values():
                     waiting = [item for item in chain if self._is_waiting(pin, item)]
                     if waiting:
                         self._settle_safely(pin, waiting)
@@ -236,7 +244,9 @@ class Recovery:
         return self._vault.generations.get(item.record.id) == pin.generation
 
     def _age(self, item: Item) -> float:
-        return self._now() - item.record.created
+        """For how long a write has been on its mount, at least."""
+        now = self._ticks()
+        return now - self._since.setdefault(item.record.id, now)
 
 
 def _holds_all_of(ours: bytes, found: Content | None) -> bool:

@@ -157,13 +157,22 @@ class Vault:
                 f"An earlier write of {waiting[0]!r} is still being made.", "Try again in a moment."
             )
 
+    def queued_content(self, path: str) -> Found | None:
+        """What a file will hold when the newest write that waits for the vault is made."""
+        item = self._journal.queued(path)
+        if item is None:
+            return None
+        record = item.record
+        stat = FileStat(record.size, int(record.created * 1e9))
+        return Found(record.path, record.disk, Content(item.data(), stat))
+
     def queue(self, path: NotePath, disk: str, base: Content | None, data: bytes) -> Written:
         """Put a write on record, to be made when the vault answers: the caller may be told so.
 
         `base` is what it was made from. Should the vault hold something else by then, both stay.
         """
         self._check_size(disk, data)
-        record = _record(path, disk, base, data, QUEUED)
+        record = _record(path, disk, base, data, QUEUED, created=self._journal.stamp())
         # At once in the state of an acknowledged write: what is only prepared need not come true.
         self._journal.prepare(record, data, "applied")
         self._telemetry.writes.labels("journal", "ok").inc()
@@ -409,7 +418,7 @@ class Vault:
         writer = self.choose_writer(what.pin)
         record = _record(
             _canonical(what.at.disk), what.at.disk, what.base, what.data, writer.name, what.temp,
-            created,
+            created=self._journal.stamp() if created is None else created,
         )  # fmt: skip
         # Before it is on file: recovery must not take it for the write of a server that died.
         self.generations[record.id] = what.pin.generation
@@ -473,7 +482,8 @@ def _record(
     data: bytes,
     protocol: str,
     temp: str | None = None,
-    created: float | None = None,
+    *,
+    created: float,
 ) -> Record:
     return Record(
         id=uuid.uuid4().hex[:16],
@@ -485,7 +495,7 @@ def _record(
         size=len(data),
         protocol=protocol,
         temp=temp,
-        created=time.time() if created is None else created,
+        created=created,
     )
 
 

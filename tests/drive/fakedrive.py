@@ -7,13 +7,16 @@ Two listeners, both on 127.0.0.1:
            trash, duplicates, Google docs), no Google account, no internet.
   --admin  plain JSON over HTTP: play "another device", set latency, inject faults, read counters.
 
-Standard library only (mkca.sh calls openssl once). Not emulated: resumable uploads (> 8 MiB),
-shared drives, eventual consistency. Untyped on purpose: it passes Drive's own JSON around.
+Listings may lag behind writes (/consistency) and come in any order (/shuffle), as Drive's do.
+
+Standard library only (mkca.sh calls openssl once). Not emulated: shared drives. Untyped on purpose:
+it passes Drive's own JSON around.
 """
 # mypy: ignore-errors
 
 import argparse
 import asyncio
+import base64
 import collections
 import contextlib
 import datetime
@@ -70,6 +73,29 @@ class Drive:
             "createdTime": now_iso(),
         }
         self.quota = 15 << 30
+        self.lag = 0.0
+        self.past = collections.defaultdict(list)
+
+    def remember(self, fid):
+        """Keep what a file is now: listings show it for `lag` seconds after the change that follows."""
+        if self.lag:
+            f = self.files.get(fid)
+            was = None if f is None else {**f, "parents": list(f["parents"])}
+            self.past[fid].append((time.monotonic(), was))
+
+    def listed(self):
+        """The files as a listing shows them: those that changed a moment ago as they were before."""
+        shown = dict(self.files)
+        horizon = time.monotonic() - self.lag
+        for fid, states in list(self.past.items()):
+            states[:] = [state for state in states if state[0] > horizon]
+            if not states:
+                del self.past[fid]
+            elif states[0][1] is None:
+                shown.pop(fid, None)
+            else:
+                shown[fid] = states[0][1]
+        return shown
 
     def newid(self):
         self.n += 1
@@ -80,6 +106,7 @@ class Drive:
 
     def add(self, name, parents, mime, content=None, mtime=None, fid=None):
         fid = fid or self.newid()
+        self.remember(fid)
         f = {
             "id": fid,
             "name": name,
@@ -117,6 +144,7 @@ class Drive:
     def delete(self, fid):
         for c in list(self.children.get(fid, {})):
             self.delete(c)
+        self.remember(fid)
         f = self.files.pop(fid)
         for p in f["parents"]:
             self.children[p].pop(fid, None)
@@ -135,7 +163,8 @@ class Drive:
 
     def trashed(self, f):
         """In the trash itself, or below a folder that is."""
-        return f["trashed"] or any(self.trashed(self.files[p]) for p in f["parents"])
+        above = (self.files.get(p) for p in f["parents"])
+        return f["trashed"] or any(folder is None or self.trashed(folder) for folder in above)
 
     def pub(self, f):
         d = {k: v for k, v in f.items() if not k.startswith("_")}
@@ -244,7 +273,9 @@ class Drive:
 
         pred = expr() if toks else (lambda f: True)
         par = re.findall(r"'([^']*)' in parents", q)
-        if par:
+        if self.past:
+            cand = self.listed().values()
+        elif par:
             seen = {}
             for p in par:
                 seen.update(self.children.get(self.root if p == "root" else p, {}))
@@ -287,6 +318,9 @@ class Server:
         self.qps = a.qps
         self.tokens = float(a.qps or 0)
         self.faults = []
+        self.d.lag = 0.0
+        self.shuffle = None
+        self.uploads = {}
 
     # ---- http plumbing -----------------------------------------------------
     async def read_req(self, r):
@@ -410,10 +444,14 @@ class Server:
         if self.a.verbose:
             print("{:.3f} {} {} {} {}".format(t0, kind, m, p, q.get("q", "")), file=sys.stderr)
         for f in list(self.faults):
-            if f["kind"] in (kind, "*") and (
-                not f.get("match")
-                or f["match"] in target
-                or f["match"] in body[:4000].decode("latin1")
+            if (
+                f["kind"] in (kind, "*")
+                and (
+                    not f.get("match")
+                    or f["match"] in target
+                    or f["match"] in body[:4000].decode("latin1")
+                )
+                and self.rng.random() < f.get("rate", 1.0)
             ):
                 if f.get("times") is not None:
                     f["times"] -= 1
@@ -497,11 +535,19 @@ class Server:
         if kind == "list":
             fs = d.search(q.get("q", ""))
             ps = int(q.get("pageSize", 100))
-            off = int(q.get("pageToken", 0))
+            off, _, order = q.get("pageToken", "0").partition("/")
+            off = int(off)
+            if self.shuffle is not None:
+                # The pages of one listing are in one order, every listing in its own.
+                order = order or str(self.shuffle.random())
+                fs.sort(key=lambda f: f["id"])
+                random.Random(order).shuffle(fs)
             r = {"files": [d.pub(f) for f in fs[off : off + ps]], "incompleteSearch": False}
             if off + ps < len(fs):
-                r["nextPageToken"] = str(off + ps)
+                r["nextPageToken"] = f"{off + ps}/{order}" if order else str(off + ps)
             return self.send(w, 200, r)
+        if "upload_id" in q:
+            return self.take_chunk(w, q, h, body)
         mm = re.match(r"^(?:/upload)?/drive/v3/files(?:/([^/]+))?(/.*)?$", p)
         if not mm:
             return self.err(w, 404, "notFound", "no route " + p)
@@ -539,6 +585,8 @@ class Server:
         meta, content = {}, None
         if kind == "upload":
             ct = h.get("content-type", "")
+            if q.get("uploadType") == "resumable":
+                return self.begin_upload(w, m, fid, body)
             if "multipart" in ct:
                 b = re.search(r'boundary="?([^";]+)', ct).group(1).encode()
                 parts = body.split(b"--" + b)[1:-1]
@@ -546,10 +594,46 @@ class Server:
                 meta = json.loads(pp[0][1])
                 content = pp[1][1][:-2]
             else:
-                return self.err(w, 501, "notImplemented", "resumable not implemented")
+                return self.err(w, 501, "notImplemented", "neither multipart nor resumable")
             self.bytes["up"] += len(content)
         elif body:
             meta = json.loads(body)
+        return self.change(w, m, q, f, sub, meta, content)
+
+    # ---- resumable uploads: a session, then chunks that say where they belong --------------
+    def begin_upload(self, w, m, fid, body):
+        number = str(len(self.uploads) + 1)
+        meta = json.loads(body) if body else {}
+        self.uploads[number] = {"m": m, "fid": fid, "meta": meta, "data": bytearray()}
+        at = "https://www.googleapis.com/upload/drive/v3/files?uploadType=resumable&upload_id="
+        return self.send(w, 200, b"", extra=[f"Location: {at}{number}"])
+
+    def take_chunk(self, w, q, h, body):
+        session = self.uploads.get(q.get("upload_id"))
+        if session is None:
+            return self.err(w, 404, "notFound", "no such upload")
+        self.bytes["up"] += len(body)
+        data = session["data"]
+        where = re.match(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", h.get("content-range", ""))
+        first, _, total = where.groups() if where else ("0", None, str(len(body)))
+        if first is not None:
+            if int(first) > len(data):
+                return self.err(w, 400, "badRequest", "a chunk is missing")
+            # A chunk whose answer was lost comes again.
+            data[int(first) :] = body
+        self.count["chunks"] += 1
+        if total == "*" or len(data) < int(total):
+            extra = [f"Range: bytes=0-{len(data) - 1}"] if data else []
+            return self.send(w, 308, b"", extra=extra)
+        del self.uploads[q["upload_id"]]
+        f = self.d.files.get(session["fid"]) if session["fid"] else None
+        if session["fid"] and f is None:
+            return self.err(w, 404, "notFound", "File not found")
+        return self.change(w, session["m"], q, f, None, session["meta"], bytes(data))
+
+    def change(self, w, m, q, f, sub, meta, content):
+        """Make, copy or change a file; its content only if there is one."""
+        d = self.d
         if m == "POST" and sub == "/copy":
             n = d.add(
                 meta.get("name", f["name"]),
@@ -569,6 +653,8 @@ class Server:
             )
             return self.send(w, 200, d.pub(n))
         if m == "PATCH":
+            fid = f["id"]
+            d.remember(fid)
             for k in ("name", "mimeType", "modifiedTime", "trashed"):
                 if k in meta:
                     f[k] = ms(meta[k]) if k == "modifiedTime" else meta[k]
@@ -585,7 +671,7 @@ class Server:
             f["version"] += 1
             d.log_change(fid)
             return self.send(w, 200, d.pub(f))
-        return self.err(w, 405, "bad", m + p)
+        return self.err(w, 405, "bad", m)
 
     # ---- admin -------------------------------------------------------------
     async def admin(self, r, w):
@@ -625,6 +711,7 @@ class Server:
             pid = d.resolve(par, True)
             f = byp(q["path"]) if not q.get("dup") else None
             if f:
+                d.remember(f["id"])
                 d.set_content(f, body)
                 f["modifiedTime"] = q.get("mtime") or now_iso()
                 f["version"] += 1
@@ -647,6 +734,7 @@ class Server:
         if p == "/mv":
             f = byp(q["path"])
             par, _, leaf = q["to"].rpartition("/")
+            d.remember(f["id"])
             old = list(f["parents"])
             new = d.resolve(par, True)
             d.reparent(f, [x for x in [new] if x not in old], [x for x in old if x != new])
@@ -658,6 +746,7 @@ class Server:
             return {}
         if p == "/trash":
             f = byp(q["path"])
+            d.remember(f["id"])
             f["trashed"] = True
             d.log_change(f["id"])
             return d.pub(f)
@@ -685,6 +774,9 @@ class Server:
 
             rec(d.resolve(q.get("path", "")), "")
             return out
+        if p == "/dump":  # every file that is not in the trash, with its content
+            start = d.resolve(q.get("path", ""))
+            return list(self.dump(start, "")) if start else []
         if p == "/load":  # bulk load a local directory as the vault
             base = q["dir"]
             pre = q.get("path", "")
@@ -712,6 +804,9 @@ class Server:
             self.count.clear()
             self.calm()
             return {}
+        if p == "/calm":
+            self.calm()
+            return {}
         if p == "/latency":
             for k, v in q.items():
                 if k == "all":
@@ -724,6 +819,14 @@ class Server:
                 else:
                     self.lat[k] = float(v)
             return dict(self.lat, jitter=self.jitter, qps=self.qps)
+        if p == "/consistency":  # listings show changes only after so many seconds
+            d.lag = float(q["secs"])
+            if not d.lag:
+                d.past.clear()
+            return {"secs": d.lag}
+        if p == "/shuffle":  # listings come in an order of their own, by a seed; none: as they are
+            self.shuffle = random.Random(q["seed"]) if q.get("seed") else None
+            return {}
         if p == "/fault":
             if q.get("clear"):
                 self.faults = []
@@ -732,8 +835,9 @@ class Server:
             for k in ("code", "times"):
                 if k in f:
                     f[k] = int(f[k])
-            if "secs" in f:
-                f["secs"] = float(f["secs"])
+            for k in ("secs", "rate"):
+                if k in f:
+                    f[k] = float(f[k])
             self.faults.append(f)
             return self.faults
         if p == "/stats":
@@ -755,6 +859,15 @@ class Server:
                 self.trace.clear()
             return r
         raise KeyError(p)
+
+    def dump(self, folder, above):
+        for f in list(self.d.children[folder].values()):
+            if f["trashed"]:
+                continue
+            if f["mimeType"] == FOLDER:
+                yield from self.dump(f["id"], above + f["name"] + "/")
+            else:
+                yield above + f["name"], base64.b64encode(f.get("_c", b"")).decode()
 
 
 async def main():

@@ -6,6 +6,7 @@ Whatever a test does, nothing stays behind: each process has a guard that ends i
 its mount) when the test process is gone, or when a hung mount has held a test for too long.
 """
 
+import base64
 import http.client
 import json
 import os
@@ -112,6 +113,62 @@ class FakeDrive:
     def names(self, path: str = "vault") -> list[str]:
         """Paths of everything below `path` that is not in the trash."""
         return [row[0] for row in self.admin("/tree", path=path) if not row[4]]
+
+    def files(self, path: str = "vault") -> list[tuple[str, bytes]]:
+        """Every file below `path` with its content; two may have one name."""
+        return [(name, base64.b64decode(text)) for name, text in self.admin("/dump", path=path)]
+
+    # -- what else other devices do ---------------------------------------------------------------
+
+    def move(self, path: str, to: str) -> None:
+        """Another device moves or renames a file; it keeps its id."""
+        self.admin("/mv", path=path, to=to)
+
+    def remove(self, path: str) -> None:
+        """Another device deletes a file for good."""
+        self.admin("/rm", path=path)
+
+    def duplicate(self, path: str, content: bytes) -> None:
+        """Another device makes a second file of the same name."""
+        self.admin("/put", content, path=path, dup=1)
+
+    def document(self, path: str, content: bytes = b"text") -> None:
+        """Another device makes a Google document."""
+        self.admin("/gdoc", content, path=path)
+
+    # -- how the Drive behaves, until it is calm again --------------------------------------------
+
+    def slow(self, milliseconds: float) -> None:
+        """Every call takes about so long."""
+        self.admin("/latency", all=milliseconds)
+
+    def fail(self, rate: float = 1.0, kind: str = "*", code: int = 503) -> None:
+        """A share of the calls is answered with an error, all of them by default."""
+        self.admin("/fault", kind=kind, do="error", code=code, reason="backendError", rate=rate)
+
+    def hang(self, kind: str = "*") -> None:
+        """Calls are taken and not answered."""
+        self.admin("/fault", kind=kind, do="hang")
+
+    def drop(self, rate: float = 1.0, kind: str = "*") -> None:
+        """A share of the connections ends in the middle of a call."""
+        self.admin("/fault", kind=kind, do="drop", rate=rate)
+
+    def throttle(self, calls_per_second: float) -> None:
+        """More calls than that are refused by Drive's rate limit."""
+        self.admin("/latency", qps=calls_per_second)
+
+    def lag(self, seconds: float) -> None:
+        """Listings show what changed only after so long."""
+        self.admin("/consistency", secs=seconds)
+
+    def shuffle(self, seed: int) -> None:
+        """Listings come in an order of their own."""
+        self.admin("/shuffle", seed=seed)
+
+    def calm(self) -> None:
+        """Nothing of the above any more."""
+        self.admin("/calm")
 
     def _answers(self) -> bool:
         if self._process.poll() is not None:

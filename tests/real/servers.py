@@ -127,4 +127,8 @@ class Server:
             },
         )
         with urllib.request.urlopen(request, timeout=timeout) as answer:
-            return dict(json.loads(answer.read())["result"]["structuredContent"])
+            text = answer.read().decode()
+            if answer.headers["Content-Type"].startswith("text/event-stream"):
+                # A call that takes long is answered by a stream, whose last message is the result.
+                text = [line[5:] for line in text.splitlines() if line.startswith("data:")][-1]
+            return dict(json.loads(text)["result"]["structuredContent"])

@@ -1,6 +1,7 @@
 """What an answer to a write means is the owner's choice, and the answer says which it was."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,28 @@ def test_uploads_that_fail_are_told(served: Server, bed: Bed, drive: FakeDrive) 
     drive.admin("/fault", clear=1)
     assert served.call("vault_sync", wait=30)["uploads"] == {"pending": 0, "failing": 0}
     assert bed.remote("known.md") == b"first\nsecond"
+
+
+def test_writes_that_wait_build_on_each_other(tmp_path: Path) -> None:
+    """Agents append to one note while the vault is away; the server is killed in between."""
+    vault, away = tmp_path / "vault", tmp_path / "away"
+    vault.mkdir()
+    (vault / "note.md").write_text("first")
+    with Server(vault, tmp_path / "state", WRITE_WHEN_DOWN="queue") as server:
+        vault.rename(away)
+        wait_for(lambda: server.get("/readyz")[0] == 503, 30, "the loss to be noticed")
+        for round_ in range(2):
+            with ThreadPoolExecutor(8) as agents:
+                told = agents.map(
+                    lambda n: server.call("note_upsert", path="note.md", content=f"line {n}"),
+                    range(8 * round_, 8 * round_ + 8),
+                )
+                assert {answer["ack"] for answer in told} == {"journal"}
+            server.kill9()
+            server.start(ready=False)
+            read = server.call("note_read", path="note.md")["content"]
+            assert len(read.splitlines()) == 9 + 8 * round_
+        away.rename(vault)
+        wanted = {"first", *(f"line {number}" for number in range(16))}
+        wait_for(lambda: set((vault / "note.md").read_text().splitlines()) == wanted, 40, "all")
+        assert list(vault.glob("*conflict*")) == []

@@ -100,6 +100,18 @@ def test_what_was_read_before_the_index_learned_better_is_not_stored(tmp_path: P
     index.close()
 
 
+def test_a_clock_that_is_set_back_does_not_keep_what_is_gone(tmp_path: Path) -> None:
+    now = [1000]
+    index = Index.open(tmp_path / "index", clock=lambda: now[0])
+    index.put([doc("gone.md", "x"), doc("a.md", "old")])
+    now[0] = 100
+    index.put([replace(doc("a.md", "new"), looked_ns=99)])
+    assert text_of(index, "a.md") == b"new"
+    index.remove(["gone.md"], before_ns=99)
+    assert index.get("gone.md") is None
+    index.close()
+
+
 def test_changes_tell_created_modified_moved_and_deleted(index: Index) -> None:
     index.put([doc("a.md", "1"), doc("b.md", "1")])
     index.put([doc("a.md", "2")])

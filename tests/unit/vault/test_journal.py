@@ -1,12 +1,14 @@
 """The journal: durable before anything else, bounded, and honest about torn entries."""
 
 import os
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from server.errors import Unavailable
-from server.vault.journal import KEEP_ASIDE, Journal, Record, by_path
+from server.vault.journal import KEEP_ASIDE, QUEUED, Journal, Record, by_path
 
 
 def record(number: int = 1, path: str = "a.md", size: int = 3) -> Record:
@@ -177,3 +179,31 @@ def test_a_write_that_can_not_follow_stays_as_it_was(
             journal.redirect("a.md", "b.md")
     assert [item.record.disk for item in journal.items()] == ["a.md"]
     assert len(journal) == 1
+
+
+def test_a_clock_that_is_set_back_does_not_turn_the_order_around(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    first = replace(record(1), created=journal.stamp())
+    journal.prepare(first, b"new")
+    monkeypatch.setattr(time, "time", lambda: 1_000_000_000.0)
+    second = replace(record(2), created=journal.stamp())
+    journal.prepare(second, b"new")
+    third = replace(record(3), created=Journal(tmp_path).stamp())
+    journal.prepare(third, b"new")
+    assert [item.record for item in journal.items()] == [first, second, third]
+
+
+def test_the_newest_write_that_waits_is_found(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    assert journal.queued("note1.md") is None
+    made = record(1)
+    journal.prepare(made, b"new", "applied")
+    assert journal.queued(made.path) is None, "this one was made"
+    older, newer = (replace(record(n), path=made.path, protocol=QUEUED) for n in (2, 3))
+    journal.prepare(newer, b"new", "applied")
+    journal.prepare(older, b"new", "applied")
+    found = journal.queued(made.path.upper())
+    assert found is not None
+    assert (found.record, found.data()) == (newer, b"new")

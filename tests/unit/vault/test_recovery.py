@@ -151,6 +151,8 @@ def test_an_edit_on_top_of_a_safe_write_is_nobodys_conflict(
     (vault_folder / "a.md").write_bytes(THEIRS)
     old = entry(journal, OURS, BASE, applied=True, age=300)
     recovery._vault.generations[old.id] = recovery._vault.guard.pin().generation
+    recovery.settle()
+    recovery._ticks = lambda: time.monotonic() + 300
     assert recovery.settle() == 0
     assert (vault_folder / "a.md").read_bytes() == THEIRS
     assert list(vault_folder.glob("a.conflict-*.md")) == []
@@ -164,6 +166,8 @@ def test_a_write_is_safe_when_its_mount_stayed_up(
     recovery._vault.generations[young.id] = recovery._vault.guard.pin().generation
     assert recovery.settle() == 1, "too young to be believed"
     recovery._now = lambda: time.time() + 300
+    assert recovery.settle() == 1, "a clock that is put forward makes nothing safer"
+    recovery._ticks = lambda: time.monotonic() + 300
     assert recovery.settle() == 0
     assert written == []
 
