@@ -51,7 +51,7 @@ Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 
 class Settings(BaseModel):
-    """Everything a user can choose. Frozen; built by `load`, passed down by `app.py`."""
+    """Everything a user can choose. Frozen; built by `load`, passed down by `app`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,6 +1,6 @@
 """Logs and metrics: what the server says about itself. Never note content, never secrets.
 
-One `Telemetry` is built by `app.py` and passed down. It owns its Prometheus registry, so that
+One `Telemetry` is built by `app` and passed down. It owns its Prometheus registry, so that
 two of them (in tests) never collide.
 """
 
