@@ -107,7 +107,7 @@ def never_reading(port: int) -> socket.socket:
     return connection
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_five_hundred_are_served_whoever_does_not_read(server: Server) -> None:
     deaf = [never_reading(server.port) for _ in range(2)]
     async with _many(server) as readers, _sessions(server) as sessions:
@@ -187,7 +187,7 @@ async def test_an_edit_in_a_folder_is_told_within_an_interval_and_a_second(
         await _told_in_time(heard, file)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("door", ERAS, ids=str)
 async def test_an_edit_on_a_real_mount_is_told_within_an_interval_and_a_second(
     drive_mount: DriveMounter, tmp_path: Path, door: Door

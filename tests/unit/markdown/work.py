@@ -22,5 +22,9 @@ def cost(call: Callable[[], object]) -> float:
 
 def assert_linear(small: Callable[[], object], large: Callable[[], object]) -> None:
     """`large` is the same as `small` with an input that is `TIMES` as long."""
-    before = cost(small)
-    assert cost(large) <= 3 * TIMES * before + 0.03
+    for _ in range(5):
+        # A moment in which the machine is crowded costs caches; more work is more every time.
+        before, after = cost(small), cost(large)
+        if after <= 3 * TIMES * before + 0.03:
+            return
+    raise AssertionError(f"{after:.3f} s for {TIMES} times what took {before:.3f} s")
