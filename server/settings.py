@@ -60,7 +60,7 @@ class Settings(BaseModel):
     port: int = Field(1065, ge=0, le=65535, description="Port to listen on.")
     state_dir: Path = Field(description="Index, mirror and journal; on local disk.")
     auth: Literal["none", "token"] = Field(
-        description="`token` (the default when HOST isn't loopback) or `none`, which lets everyone in."
+        description="`token` (the default unless HOST is loopback and PUBLIC_URL unset) or `none`: all may enter."
     )
     auth_token: SecretStr | None = Field(
         None,
@@ -353,7 +353,8 @@ def _with_defaults(values: dict[str, Any], env: Mapping[str, str]) -> dict[str, 
     else:
         values.setdefault("state_dir", Path("state"))
     wanted = values.get("auth_token") or values.get("jwt_issuer")
-    is_private = _is_loopback(str(values.get("host", "127.0.0.1")))
+    # Behind a proxy a loopback address is open to whoever reaches the proxy.
+    is_private = _is_loopback(str(values.get("host", "127.0.0.1"))) and not values.get("public_url")
     values.setdefault("auth", "none" if is_private and not wanted else "token")
     return values
 

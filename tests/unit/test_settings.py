@@ -30,6 +30,14 @@ def test_every_problem_is_listed_at_once() -> None:
     assert len(found) == 5
 
 
+def test_a_proxy_in_front_makes_loopback_ask_for_tokens() -> None:
+    behind = {**MINIMAL, "PUBLIC_URL": "https://vault.example.ts.net"}
+    assert load(behind).auth == "token"
+    assert load({**behind, "AUTH": "none"}).auth == "none"
+    assert load(MINIMAL).auth == "none"
+
+
+@pytest.mark.requirement("settings.auth")
 def test_a_reachable_host_asks_for_tokens() -> None:
     for host in ("0.0.0.0", "::", "192.168.1.5", "vault.example"):
         assert load({**MINIMAL, "HOST": host}).auth == "token"
