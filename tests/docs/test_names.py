@@ -18,8 +18,8 @@ TOOLS = page("docs/tools.md")
 
 @pytest.mark.requirement("docs.names")
 def test_the_tables_of_tools_are_those_of_the_catalog() -> None:
-    """`make docs` writes them."""
-    assert PAGE.read_text(encoding="utf-8") == filled(PAGE.read_text(encoding="utf-8"))
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == filled(page), "make docs writes them"
     for name in [op.name for op in OPERATIONS] + [prompt.name for prompt in PROMPTS]:
         assert TOOLS.text.count(f"| `{name}`") == 1, name
 
