@@ -159,6 +159,8 @@ def speaking(path: Path, answer: dict[str, Any]) -> Iterator[str]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            # Unread, it would be a reset connection to who sent it.
+            self.rfile.read(int(self.headers["Content-Length"]))
             body = json.dumps(answer).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
