@@ -9,13 +9,15 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from server.vault.journal import Journal, Record
-from tests.drive.processes import free_port, wait_for
+from tests.drive.processes import free_port, missing, wait_for
 from tests.real.servers import Server
 
 ROOT = Path(__file__).parents[2]
@@ -112,3 +114,16 @@ def put(house: House, age: float) -> tuple[Journal, Record]:
     )  # fmt: skip
     journal.prepare(record, b"text", "applied")
     return journal, record
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A disk of its own for a folder; without the right to mount, a reason to skip."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "small", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        missing("needs root and the right to mount, for a small disk")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -22,8 +22,8 @@ from server.access.tokens import TokenStore
 from server.vault.paths import parse_folder
 from tests.drive.fixtures import DriveMounter, LocalMounter
 from tests.drive.lab import FakeDrive, LocalMount
-from tests.drive.processes import free_port, missing, require, wait_for, which
-from tests.real.houses import ROOT, SECONDS, TOKEN, House, put
+from tests.drive.processes import free_port, require, wait_for, which
+from tests.real.houses import ROOT, SECONDS, TOKEN, House, put, small_disk
 from tests.real.servers import Server
 
 # -- what is well ---------------------------------------------------------------------------------
@@ -298,17 +298,8 @@ def test_a_state_folder_that_others_can_enter(house: House) -> None:
 
 
 def test_a_disk_that_is_full(house: House) -> None:
-    if os.geteuid() != 0:
-        missing("needs root, for a small disk")
-    disk = house.home / "disk"
-    disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=16m,mode=700", "small", str(disk)]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        missing("needs the right to mount a small disk")
-    try:
+    with small_disk(house.home / "disk", "16m") as disk:
         house.assert_finds("disk", "fail", "MB are free", "Make room", STATE_DIR=str(disk))
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def overwrite(file: Path, *, at: int) -> None:
