@@ -1,4 +1,4 @@
-"""The command line: `vault-mcp serve | stdio | config check | journal | history | adopt | reindex`.
+"""The command line: `vault-mcp serve`, `stdio`, `config check`, `journal`, `adopt`, `reindex` and the commands.
 
 Thin: reads the settings, opens the app, prints. Web libraries are imported only by the commands
 that need them, so that the small ones answer at once.
@@ -17,7 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from server import __version__
-from server.commands import approvals, audit, doctor, history, policy, tokens
+from server.commands import (
+    approvals,
+    audit,
+    backup,
+    completion,
+    doctor,
+    history,
+    policy,
+    status,
+    tokens,
+)
+from server.commands.progress import Bar
 from server.errors import VaultError
 from server.settings import Settings, SettingsError, describe, load
 from server.telemetry import Telemetry, configure_logging, log
@@ -75,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     journal.add_argument("--json", action="store_true")
     journal.add_argument("--show", metavar="ID", help="print the content of one entry")
     journal.set_defaults(run=_journal)
-    for command in (doctor, history, audit, tokens, policy, approvals):
+    for command in (status, doctor, backup, history, audit, tokens, policy, approvals):
         command.add(commands)
     commands.add_parser(
         "adopt", help="accept the folder at VAULT_PATH as the vault, whatever was known before"
@@ -83,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "reindex", help="build the index anew; running servers do it themselves, and go on serving"
     ).set_defaults(run=_reindex)
+    completion.add(commands, parser)
     return parser
 
 
@@ -203,37 +215,23 @@ def _reindex(_arguments: argparse.Namespace) -> int:
 
 def _follow(app: "App") -> int:
     """Show how far the index is until it is built; 1 when that failed."""
-    shown, is_terminal = "", sys.stdout.isatty()
+    bar = Bar("indexing")
     while True:
         progress = app.scanner.progress
         if progress.last_error is not None:
             health = app.guard.health
             why = health.reason or f"The scan failed: {progress.last_error}."
-            print(end="\n" if shown and is_terminal else "")
+            bar.end()
             print(f"vault-mcp: {why} {health.hint} The old index stays.", file=sys.stderr)
             return 1
         if not app.index.needs_rebuild:
             break
-        shown = _show(progress.done, progress.total, shown, is_terminal)
+        bar.show(progress.done, progress.total)
         time.sleep(0.1)
     notes = app.index.counts().notes
-    if shown:
-        _show(1, 1, shown, is_terminal)
-        print(end="\n" if is_terminal else "")
+    bar.complete()
     print(f"The index is new: {notes:,} notes.")
     return 0
-
-
-def _show(done: int, total: int, shown: str, is_terminal: bool) -> str:
-    """A bar that grows on a terminal, a line for every tenth elsewhere; what is shown now."""
-    tenths = 10 * done // total if total else 0
-    said = f"{100 * done // total if total else 0:3d} %" if is_terminal else f"{10 * tenths:3d} %"
-    if said != shown and is_terminal:
-        width = 40 * done // total if total else 0
-        print(f"\r[{'#' * width}{' ' * (40 - width)}] {said}", end="", flush=True)
-    elif said != shown:
-        print(f"indexing {said}", flush=True)
-    return said
 
 
 def _configured(sample: Path | None, door: Literal["http", "stdio"] = "http") -> Settings:

@@ -4,9 +4,9 @@ Both work beside servers that write to it. What a file means is known to the roo
 """
 
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import apsw
@@ -56,16 +56,24 @@ def damage(file: Path, seconds: float) -> str | None:
     return None if said == ["ok"] else "; ".join(said)[:200]
 
 
-def copy_database(
-    source: Path, target: Path, progress: Callable[[int, int], None] = lambda _done, _all: None
-) -> None:
+def rows(file: Path, query: str) -> list[tuple[Any, ...]]:
+    """What a query finds, without a trace; nothing when the file isn't there or can't be read."""
+    if not file.exists():
+        return []
+    try:
+        with closing(_reader(file, traceless=True)) as db:
+            return db.execute(query).fetchall()
+    except apsw.Error:
+        return []
+
+
+def copy_database(source: Path, target: Path) -> None:
     """A copy of one moment, made while others may write. Raises `OSError` when it can't be made."""
     try:
         with closing(_reader(source)) as old, closing(apsw.Connection(str(target))) as new:
             with new.backup("main", old, "main") as copying:
                 while not copying.done:
                     copying.step(_PAGES)
-                    progress(copying.page_count - copying.remaining, copying.page_count)
             # A file that stands alone: no log beside it that could be forgotten.
             new.execute("PRAGMA journal_mode=DELETE")
     except apsw.Error as error:

@@ -8,11 +8,15 @@ died is free again, and what its journal still held is taken over by whoever com
 import fcntl
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from server.errors import Unavailable
+from server.errors import Conflict, Unavailable
 
+RESTORING = Path(".restore/swapping")
+"""There while a restore changes what lies in the state folder."""
 _MOST_SLOTS = 64
 
 
@@ -22,27 +26,38 @@ class Slot:
 
     folder: Path
     fd: int
+    house: int = -1
+    """The lock of the whole folder, which all servers share and a restore wants for itself."""
 
     def release(self) -> None:
         """Let another process have it."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        for fd in (self.fd, self.house):
+            if fd >= 0:
+                os.close(fd)
+        self.fd = self.house = -1
 
 
 def claim_slot(state_dir: Path) -> Slot:
     """Claim the first free slot. Raises `Unavailable` when the folder can't be used."""
+    house: int | None = None
     try:
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for number in range(_MOST_SLOTS):
-            slot = _try(state_dir / f"slot-{number}")
-            if slot is not None:
-                return slot
+        house = _enter(state_dir, fcntl.LOCK_SH)
+        slot = None if house is None else _first_free(state_dir)
     except OSError as error:
         raise Unavailable(
             f"STATE_DIR can't be used: {error.strerror}.",
             "Name a folder on local disk that is writable.",
         ) from error
+    if house is not None and slot is not None:
+        slot.house = house
+        return slot
+    if house is not None:
+        os.close(house)
+    if house is None or (state_dir / RESTORING).exists():
+        raise Unavailable(
+            "STATE_DIR is being restored from a backup.",
+            "Wait for it; if it was cut short, run `vault-mcp restore FILE --force` again.",
+        )
     raise Unavailable("Too many servers share this STATE_DIR.", "Stop some, or use another folder.")
 
 
@@ -61,6 +76,38 @@ def disk_room(folder: Path) -> Room:
     except OSError:
         return Room(math.nan, math.nan)
     return Room(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize)
+
+
+def _first_free(state_dir: Path) -> Slot | None:
+    if (state_dir / RESTORING).exists():
+        return None
+    slots = (_try(state_dir / f"slot-{number}") for number in range(_MOST_SLOTS))
+    return next((slot for slot in slots if slot is not None), None)
+
+
+@contextmanager
+def reserved(state_dir: Path) -> Iterator[None]:
+    """Keep all servers out of the state folder. Raises `Conflict` while one is in."""
+    house = _enter(state_dir, fcntl.LOCK_EX)
+    try:
+        if house is None or held_slots(state_dir):
+            raise Conflict(
+                f"A server runs on {state_dir}.",
+                "Stop it first, and those that clients have started.",
+            )
+        yield
+    finally:
+        if house is not None:
+            os.close(house)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder safe from a loss of power."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def abandoned_slots(state_dir: Path, own: Slot) -> list[Slot]:
@@ -82,11 +129,17 @@ def held_slots(state_dir: Path) -> list[Path]:
 
 
 def _try(folder: Path) -> Slot | None:
-    folder.mkdir(mode=0o700, exist_ok=True)
+    fd = _enter(folder, fcntl.LOCK_EX)
+    return None if fd is None else Slot(folder, fd)
+
+
+def _enter(folder: Path, how: int) -> int | None:
+    """The lock of a folder, which is made if need be; None when somebody has it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
         return None
-    return Slot(folder, fd)
+    return fd

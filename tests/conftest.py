@@ -14,7 +14,7 @@ from server.vault.journal import Journal
 from server.vault.vault import Vault
 from server.vault.writers import LocalWriter
 
-pytest_plugins = ["tests.drive.fixtures"]
+pytest_plugins = ["tests.drive.fixtures", "tests.real.houses"]
 
 if not os.environ.get("CI"):
     # No example fails for the time it took: machines are slow at times. With CI set this is so anyway.

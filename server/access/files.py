@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from server.state import sync_folder
+
 Stamp = tuple[int, int, int]
 
 
@@ -67,12 +69,4 @@ class SharedFile:
                 os.unlink(temp)
             raise
         if durable:
-            _sync_folder(self.path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+            sync_folder(self.path.parent)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from server.approvals.records import Approval, Outcome, Request, closed, opened, read, written
 from server.errors import Conflict, NotFound, RateLimited, Unavailable
+from server.state import sync_folder
 from server.telemetry import log
 
 MOST, MOST_EACH = 1_000, 100
@@ -110,7 +111,7 @@ class Approvals:
             _write(new / "diff", request.diff.encode("utf-8", "replace"))
             _write(new / "head.json", written(approval))
             new.rename(self._waiting / approval.id)
-            _sync(self._waiting)
+            sync_folder(self._waiting)
             return approval
 
     def waiting(self) -> list[Approval]:
@@ -193,7 +194,7 @@ class Approvals:
         with suppress(FileNotFoundError):
             folder.rename(self._closed / folder.name)
             (self._closed / folder.name / "steps").unlink(missing_ok=True)
-            _sync(self._waiting)
+            sync_folder(self._waiting)
 
     def _set_damaged_aside(self) -> None:
         """Keep what the disk has damaged for people to look at, out of everybody's way."""
@@ -275,15 +276,7 @@ def _write(file: Path, data: bytes) -> None:
         out.flush()
         os.fsync(out.fileno())
     new.rename(file)
-    _sync(file.parent)
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync_folder(file.parent)
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def _check_place(
     within(seconds, try_writing, seen.real)
     if not seen.exists:
         return ok("state", f"{seen.real} will be made by the first start.")
-    if seen.mode & (st.S_IRWXG | st.S_IRWXO):
+    if seen.mode & (st.S_IRWXO | st.S_IWGRP):
         return warn(
             "state",
             f"Others of this machine can look into {seen.real}, which holds copies of notes.",

@@ -25,6 +25,7 @@ from typing import Literal
 
 from server.errors import Unavailable
 from server.models import path_key
+from server.state import sync_folder
 
 State = Literal["prepared", "applied", "aside"]
 KEEP_ASIDE = 50
@@ -143,7 +144,7 @@ class Journal:
     def applied(self, record: Record) -> None:
         """The write was made and will now be acknowledged."""
         self._file(record, "prepared").rename(self._file(record, "applied"))
-        self._sync_folder()
+        sync_folder(self._folder)
 
     def done(self, record: Record) -> None:
         """The write is safe, or was never made and its caller knows: forget it."""
@@ -253,14 +254,7 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
         new.rename(self._file(record, state))
-        self._sync_folder()
-
-    def _sync_folder(self) -> None:
-        fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_folder(self._folder)
 
     def _file(self, record: Record, state: str) -> Path:
         return self._folder / f"{_stem(record)}.{state}"

@@ -13,99 +13,18 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from server.access.tokens import TokenStore
-from server.vault.journal import Journal, Record
 from server.vault.paths import parse_folder
 from tests.drive.fixtures import DriveMounter, LocalMounter
 from tests.drive.lab import FakeDrive, LocalMount
-from tests.drive.processes import free_port, missing, require, wait_for, which
+from tests.drive.processes import free_port, require, wait_for, which
+from tests.real.houses import ROOT, SECONDS, TOKEN, House, put, small_disk
 from tests.real.servers import Server
-
-ROOT = Path(__file__).parents[2]
-TOKEN = "a-token-that-nobody-may-see"
-SECONDS = 60
-"""Within which doctor ends, whatever hangs."""
-
-
-@dataclass
-class House:
-    """A vault that was served, and the environment to look at it with."""
-
-    home: Path
-    environ: dict[str, str] = field(default_factory=dict)
-    python: str = sys.executable
-
-    @property
-    def vault(self) -> Path:
-        return self.home / "vault"
-
-    @property
-    def state(self) -> Path:
-        return self.home / "state"
-
-    def doctor(self, *arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
-        """`vault-mcp doctor`, as a user runs it."""
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        own = {"VAULT_PATH": str(self.vault), "STATE_DIR": str(self.state), "PYTHONPATH": str(ROOT)}
-        return subprocess.run(
-            [self.python, "-m", "server", "doctor", *arguments],
-            env={**kept, **own, "PORT": str(free_port()), **self.environ, **environ},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-        )
-
-    def found(self, **environ: str) -> dict[str, dict[str, str]]:
-        """Every finding by its check; a failure and the exit code agree, no secret is told."""
-        done = self.doctor("--json", **environ)
-        assert not done.stderr, done.stderr
-        said = json.loads(done.stdout)
-        assert said["ok"] is (done.returncode == 0)
-        assert said["ok"] is not any(one["verdict"] == "fail" for one in said["checks"])
-        for one in said["checks"]:
-            assert bool(one["fix"]) is (one["verdict"] in ("warn", "fail")), one
-        assert TOKEN not in done.stdout
-        return {one["check"]: one for one in said["checks"]}
-
-    def assert_finds(self, check: str, verdict: str, what: str, fix: str, **environ: str) -> None:
-        """That one check complains, about this, with that fix, and none of the others fails."""
-        found = self.found(**environ)
-        one = found[check]
-        assert (one["verdict"], check) == (verdict, check), found
-        assert what in one["message"], one
-        assert fix in one["fix"], one
-        failed = {name for name, other in found.items() if other["verdict"] == "fail"}
-        assert failed == ({check} if verdict == "fail" else set()), found
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A vault and a state folder as a server leaves them after a scan and a write."""
-    home = tmp_path_factory.mktemp("served")
-    (home / "vault").mkdir()
-    (home / "vault" / "a.md").write_text("# A\n\nwords\n")
-    with Server(home / "vault", home / "state") as server:
-        assert server.call("note_upsert", path="a.md", content="more")["etag"]
-        assert server.call("note_upsert", path="b.md", content="new")["created"] is True
-        wait_for(lambda: json.loads((home / "state/vault.json").read_text())["populated"], 30)
-    return home
-
-
-@pytest.fixture
-def house(served: Path, tmp_path: Path) -> House:
-    """A copy of it to break."""
-    shutil.copytree(served / "vault", tmp_path / "vault")
-    shutil.copytree(served / "state", tmp_path / "state")
-    (tmp_path / "state").chmod(0o700)
-    return House(tmp_path)
-
 
 # -- what is well ---------------------------------------------------------------------------------
 
@@ -115,7 +34,7 @@ def test_a_sound_house_beside_its_running_server(house: House) -> None:
         found = house.found(PORT=str(server.port))
     assert {one["verdict"] for one in found.values()} == {"ok", "skip"}, found
     assert "This server answers" in found["port"]["message"]
-    done = house.doctor()
+    done = house.run("doctor")
     assert done.returncode == 0
     assert "0 failed" in done.stdout.splitlines()[-1]
     assert "free; no server runs there" in done.stdout
@@ -240,6 +159,8 @@ def speaking(path: Path, answer: dict[str, Any]) -> Iterator[str]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            # Unread, it would be a reset connection to who sent it.
+            self.rfile.read(int(self.headers["Content-Length"]))
             body = json.dumps(answer).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
@@ -377,17 +298,8 @@ def test_a_state_folder_that_others_can_enter(house: House) -> None:
 
 
 def test_a_disk_that_is_full(house: House) -> None:
-    if os.geteuid() != 0:
-        missing("needs root, for a small disk")
-    disk = house.home / "disk"
-    disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=16m,mode=700", "small", str(disk)]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        missing("needs the right to mount a small disk")
-    try:
+    with small_disk(house.home / "disk", "16m") as disk:
         house.assert_finds("disk", "fail", "MB are free", "Make room", STATE_DIR=str(disk))
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def overwrite(file: Path, *, at: int) -> None:
@@ -416,16 +328,6 @@ def test_an_audit_that_lost_a_line(house: House) -> None:
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines[:1] + lines[2:]))
     house.assert_finds("audit", "fail", "missing: 2", "vault-mcp audit verify")
-
-
-def put(house: House, age: float) -> tuple[Journal, Record]:
-    journal = Journal(house.state / "slot-0" / "journal")
-    record = Record(
-        id="0123456789abcdef", path="a.md", disk="a.md", base=None, etag="e", md5="", size=4,
-        protocol="journal", temp=None, created=time.time() - age,
-    )  # fmt: skip
-    journal.prepare(record, b"text", "applied")
-    return journal, record
 
 
 def test_a_write_that_waits_for_long(house: House) -> None:
@@ -585,7 +487,7 @@ def test_the_way_through_a_proxy(house: House) -> None:
 
 
 def test_settings_that_make_no_sense(house: House) -> None:
-    done = house.doctor(PORT="many", AUTH_TOKEN=TOKEN)
+    done = house.run("doctor", PORT="many", AUTH_TOKEN=TOKEN)
     assert done.returncode == 1
     assert done.stdout.startswith("FAIL  settings  PORT")
     assert "→ Correct PORT" in done.stdout
