@@ -10,27 +10,28 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.base import CACHE, package_folders, stand_in
+from tests.deploy.base import package_folders, stand_in, store
 from tests.deploy.composition import PROJECT, composition, podman_arguments
 from tests.deploy.podman import Podman
 from tests.drive.processes import require, wait_for, which
 from tests.real.servers import Server
 
 pytestmark = pytest.mark.timeout(600)  # the first run makes a Debian
-IMAGE = "vault-mcp:test"
+IMAGE = f"vault-mcp:test-{os.getpid()}"
 BASE = re.findall(r"^ARG PYTHON=(\S+)$", (PROJECT / "Dockerfile").read_text(), re.MULTILINE)[0]
 
 
 @pytest.fixture(scope="module")
 def podman() -> Iterator[Podman]:
     """A store with the image in it."""
-    podman = Podman(CACHE / "podman")
+    podman = Podman(store())
     stand_in(podman, BASE)
     podman.build(PROJECT, IMAGE, package_folders())
     try:
         yield podman
     finally:
         podman.clean()
+        podman.try_("rmi", "--force", f"localhost/{IMAGE}")
 
 
 @pytest.fixture(scope="module")
