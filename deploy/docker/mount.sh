@@ -33,6 +33,8 @@ stop() {
 detach
 rm -f "$socket"
 mkdir -p "$mount"
+# While nothing is mounted there, nothing can be written there.
+chmod 0555 "$mount"
 
 # MOUNT_FLAGS are words of their own.
 # shellcheck disable=SC2086

@@ -23,9 +23,14 @@ PACKAGES = ("ca-certificates", "fuse3", "python3", "python3-venv")
 _BUNDLE = "etc/ssl/certs/ca-certificates.crt"
 
 
+def store() -> Path:
+    """Where images live that were made from this stand-in."""
+    require("debootstrap")
+    return CACHE / f"podman-{_recipe()}"
+
+
 def stand_in(podman: Podman, image: str) -> None:
     """Have `image` there, unless it is."""
-    require("debootstrap")
     if podman.has(image):
         return
     with subprocess.Popen(["tar", "-C", _debian(), "-c", "."], stdout=subprocess.PIPE) as tar:
@@ -33,10 +38,12 @@ def stand_in(podman: Podman, image: str) -> None:
     assert tar.returncode == 0
 
 
+def _recipe() -> str:
+    return hashlib.sha256(repr((_mirror(), SUITE, PACKAGES, _pip(), 1)).encode()).hexdigest()[:12]
+
+
 def _debian() -> Path:
-    mirror = _mirror()
-    recipe = hashlib.sha256(repr((mirror, PACKAGES, _pip(), 1)).encode()).hexdigest()[:12]
-    root = CACHE / f"base-{SUITE}-{recipe}"
+    root = CACHE / f"base-{_recipe()}"
     CACHE.mkdir(mode=0o755, parents=True, exist_ok=True)
     with (CACHE / "base.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -44,7 +51,7 @@ def _debian() -> Path:
             part = root.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)
             command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
-            _run(*command, SUITE, str(part), mirror)
+            _run(*command, SUITE, str(part), _mirror())
             _adapt(part)
             part.rename(root)
     return root

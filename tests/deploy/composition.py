@@ -30,7 +30,9 @@ def composition(**environ: str) -> dict[str, Any]:
 
 def podman_arguments(service: dict[str, Any], prefix: str, secrets: Path) -> list[str]:
     """A service's options; named volumes get `prefix`, secrets are files of a folder."""
-    options: list[str] = ["--read-only"] if service.get("read_only") else []
+    options: list[str] = (
+        ["--read-only", "--read-only-tmpfs=false"] if service.get("read_only") else []
+    )
     options += [f"--user={service['user']}"] if "user" in service else []
     options += (
         [f"--entrypoint={json.dumps(service['entrypoint'])}"] if service.get("entrypoint") else []

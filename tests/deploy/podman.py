@@ -54,7 +54,7 @@ class Podman:
     def start(self, name: str, image: str, arguments: Sequence[str], *command: str) -> None:
         """Run an image in the background, in this machine's network."""
         self._made.append(name)
-        options = ["--detach", "--name", name, "--network", "host", "--cgroups", "disabled"]
+        options = ["--detach", "--name", name, "--network", "host"]
         self.run("run", *options, *_HERE, *arguments, f"localhost/{image}", *command)
 
     def exec(self, name: str, *command: str) -> str:

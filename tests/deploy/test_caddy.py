@@ -19,6 +19,7 @@ from tests.deploy.upstream import Upstream
 from tests.drive.processes import require, wait_for, which
 from tests.real.servers import Server
 
+pytestmark = pytest.mark.timeout(300)
 SECRET = "a-token-of-32-characters-exactly"
 LONG = "many words " * 500
 LOGIN = "keeper@example.com"

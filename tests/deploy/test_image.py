@@ -10,33 +10,35 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.base import CACHE, package_folders, stand_in
+from tests.deploy.base import package_folders, stand_in, store
 from tests.deploy.composition import PROJECT, composition, podman_arguments
 from tests.deploy.podman import Podman
 from tests.drive.processes import require, wait_for, which
 from tests.real.servers import Server
 
 pytestmark = pytest.mark.timeout(600)  # the first run makes a Debian
-IMAGE = "vault-mcp:test"
+IMAGE = f"vault-mcp:test-{os.getpid()}"
 BASE = re.findall(r"^ARG PYTHON=(\S+)$", (PROJECT / "Dockerfile").read_text(), re.MULTILINE)[0]
 
 
 @pytest.fixture(scope="module")
 def podman() -> Iterator[Podman]:
     """A store with the image in it."""
-    podman = Podman(CACHE / "podman")
+    podman = Podman(store())
     stand_in(podman, BASE)
     podman.build(PROJECT, IMAGE, package_folders())
     try:
         yield podman
     finally:
         podman.clean()
+        podman.try_("rmi", "--force", f"localhost/{IMAGE}")
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder whose mounts others see, as everything is on a machine with systemd."""
     folder = tmp_path_factory.mktemp("shared")
+    folder.chmod(0o755)
     subprocess.run(["mount", "--bind", folder, folder], check=True)
     subprocess.run(["mount", "--make-rshared", folder], check=True)
     try:
@@ -79,8 +81,9 @@ def alone(podman: Podman, tmp_path_factory: pytest.TempPathFactory) -> Contained
     vault.mkdir()
     os.chown(vault, 10001, 10001)
     server = Contained(podman, f"alone-{os.getpid()}", folder)
-    service = composition(MOUNT_DIR=str(vault), VAULT_PATH="/mnt/vault", RCLONE_RC="")["services"]
-    arguments = podman_arguments(service["server"], server.name, folder)
+    told = {"MOUNT_DIR": str(vault), "VAULT_PATH": "/mnt/vault", "CONFIG_DIR": str(folder)}
+    service = composition(RCLONE_RC="", **told)["services"]["server"]
+    arguments = podman_arguments(service, server.name, folder)
     podman.start(server.name, IMAGE, [*arguments, f"--env=PORT={server.port}"])
     server.enter()
     wait_for(server.is_ready, 90, "ready")
@@ -126,7 +129,7 @@ def test_it_holds_what_serving_needs_and_no_more(podman: Podman, alone: Containe
 
 def test_settings_that_are_wrong_are_named(podman: Podman) -> None:
     said = podman.try_(
-        "run", "--rm", "--network=host", "--cgroups=disabled", "--runtime=runc",
+        "run", "--rm", "--network=host", "--runtime=runc",
         "--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024", "--env=PORT=x",
         f"localhost/{IMAGE}", "config", "check",
     )  # fmt: skip
@@ -149,7 +152,8 @@ def rig(podman: Podman, shared: Path, tmp_path: Path) -> Iterator[tuple[Containe
     secrets.mkdir()
     (secrets / "rclone_conf").write_text("[box]\ntype = alias\nremote = /remote\n")
     (secrets / "rclone_conf").chmod(0o600)
-    services = composition(MOUNT_DIR=str(shared), REMOTE="box:")["services"]
+    services = composition(MOUNT_DIR=str(shared), REMOTE="box:", CONFIG_DIR=str(tmp_path))
+    services = services["services"]
     prefix = f"rig-{os.getpid()}"
     server = Contained(podman, f"{prefix}-server", tmp_path)
     mount = f"{prefix}-rclone"
@@ -157,8 +161,8 @@ def rig(podman: Podman, shared: Path, tmp_path: Path) -> Iterator[tuple[Containe
     podman.start(server.name, IMAGE, [*arguments, f"--env=PORT={server.port}"])
     arguments = podman_arguments(services["rclone"], prefix, secrets)
     own = [f"--volume={rclone}:/usr/local/bin/rclone:ro", f"--volume={remote}:/remote"]
-    podman.start(mount, BASE, [*arguments, *own])
     try:
+        podman.start(mount, BASE, [*arguments, *own])
         yield server, mount, remote
     finally:
         podman.try_("stop", "--time", "5", mount)
@@ -197,7 +201,7 @@ def test_a_mount_that_comes_and_goes_reaches_the_server(
 def wait_until(server: Contained, condition: Callable[[], Any], mount: str) -> None:
     """Wait, and show what both containers said when it was in vain."""
     try:
-        wait_for(condition, 120, "the mount")
+        wait_for(condition, 90, "the mount")
     except TimeoutError as error:
         said = server.podman.logs(server.name) + server.podman.logs(mount)
         raise AssertionError(f"{error}: {said[-3000:]}") from None

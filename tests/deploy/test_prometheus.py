@@ -18,6 +18,7 @@ from tests.deploy.traffic import Traffic
 from tests.drive.processes import wait_for
 from tests.real.servers import Server
 
+pytestmark = pytest.mark.timeout(300)
 GRAFANA = SHIPPED.parent / "grafana"
 DASHBOARD = json.loads((GRAFANA / "dashboards" / "vault-mcp.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
