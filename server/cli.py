@@ -30,7 +30,7 @@ from server.commands import (
 )
 from server.commands.progress import Bar
 from server.errors import VaultError
-from server.settings import Settings, SettingsError, describe, load
+from server.settings import Settings, SettingsError, describe, load, supervision
 from server.telemetry import Telemetry, configure_logging, log
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from server.app import http_connections, http_door, open_app  # noqa: PLC0415 - see the docstring
     from server.doors import http, mcp  # noqa: F401, PLC0415
     from server.doors.serve import serve_http  # noqa: PLC0415
+    from server.doors.supervisor import Supervisor  # noqa: PLC0415
 
     with open_app(settings) as app:
         return serve_http(
@@ -113,8 +114,17 @@ def _serve(arguments: argparse.Namespace) -> int:
             settings.host,
             settings.port,
             connections=http_connections(app),
+            supervisor=Supervisor(supervision(), lambda: _summary(app)),
             on_listening=lambda port: _welcome(settings, port, closed=app.callers.is_closed),
         )
+
+
+def _summary(app: "App") -> str:
+    """How the vault is, in the line that `systemctl status` shows."""
+    health = app.guard.health
+    if health.ok:
+        return f"Serving {app.settings.vault_path}."
+    return f"{health.reason} {health.hint} Reads are answered from the mirror."
 
 
 def _stdio(_arguments: argparse.Namespace) -> int:

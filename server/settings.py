@@ -10,6 +10,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -111,6 +112,10 @@ class Settings(BaseModel):
         None,
         pattern=r"^unix:///.+$",
         description="rclone's remote control, `unix:///run/rclone/rc.sock`; makes writes certain.",
+    )
+    staging_dir: Path | None = Field(
+        None,
+        description="Where notes lie while rclone uploads them, if not below STATE_DIR.",
     )
     obsidian_vault: str | None = Field(None, description="The vault's name, for obsidian:// links.")
     obsidian_prefix: str | None = Field(
@@ -284,6 +289,28 @@ def _secrets() -> list[str]:
     return [name.upper() for name, field in fields if field.annotation == SecretStr | None]
 
 
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """What systemd wants to be told, and how often: no setting, but its own environment."""
+
+    address: str | None = None
+    watchdog_seconds: float | None = None
+
+
+def supervision(environ: Mapping[str, str] | None = None) -> Supervision:
+    """Read NOTIFY_SOCKET and WATCHDOG_USEC; nothing is wanted where they are absent or not for us."""
+    env = os.environ if environ is None else environ
+    address = env.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return Supervision()
+    # A leading @ stands for the zero byte of an abstract address.
+    address = "\0" + address[1:] if address.startswith("@") else address
+    micros = env.get("WATCHDOG_USEC", "")
+    is_ours = env.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    watched = is_ours and micros.isdecimal() and int(micros) > 0
+    return Supervision(address, int(micros) / 1e6 if watched else None)
+
+
 def describe(settings: Settings) -> dict[str, Any]:
     """The effective settings for people: secrets hidden, paths as text."""
     return {name.upper(): _shown(getattr(settings, name)) for name in Settings.model_fields}
@@ -341,8 +368,9 @@ def _with_defaults(values: dict[str, Any], env: Mapping[str, str]) -> dict[str, 
         values["require_mount"] = {"1": "true", "yes": "true", "0": "false", "no": "false"}.get(
             word, word
         )
-    if values.get("policy_file"):
-        values["policy_file"] = Path(str(values["policy_file"])).expanduser().absolute()
+    for name in ("policy_file", "staging_dir"):
+        if values.get(name):
+            values[name] = Path(str(values[name])).expanduser().absolute()
     for name in ("log_level", "log_format", "auth"):
         if isinstance(values.get(name), str):
             values[name] = values[name].lower()
@@ -378,11 +406,9 @@ def _contradictions(settings: Settings) -> list[str]:
         problems.append("JWT_JWKS: must be an https URL or a file")
     if settings.admins and settings.trusted_proxy is None:
         problems.append("ADMINS: needs TRUSTED_PROXY, whose word about a login is believed")
-    if (
-        settings.state_dir == settings.vault_path
-        or settings.vault_path in settings.state_dir.parents
-    ):
-        problems.append("STATE_DIR: must not lie inside the vault")
+    for name, folder in (("STATE_DIR", settings.state_dir), ("STAGING_DIR", settings.staging_dir)):
+        if folder and settings.vault_path in (folder, *folder.parents):
+            problems.append(f"{name}: must not lie inside the vault")
     return problems
 
 

@@ -67,7 +67,7 @@ def open_storage(settings: Settings, slot: Slot, stack: ExitStack) -> Storage:
     stack.callback(guard.close)
     journal = Journal(slot.folder / "journal")
     writers = Writers(
-        slot.folder / "staging",
+        settings.staging_dir or slot.folder / "staging",
         settings.rclone_rc,
         timeout=settings.mount_timeout,
         ack=settings.write_ack,

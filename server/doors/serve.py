@@ -17,6 +17,8 @@ from fastapi import FastAPI
 from server.doors.connections import Connections
 from server.doors.errors import OUTWARD
 from server.doors.streams import Responses
+from server.doors.supervisor import Supervisor
+from server.settings import Supervision
 from server.telemetry import log
 
 
@@ -27,6 +29,7 @@ def serve_http(
     *,
     grace_seconds: float = 3,
     connections: Connections | None = None,
+    supervisor: Supervisor | None = None,
     on_listening: Callable[[int], None] | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code. A second signal does not wait.
@@ -52,7 +55,13 @@ def serve_http(
         proxy_headers=False,
         timeout_graceful_shutdown=math.ceil(grace_seconds + 0.5),
     )
-    server = _Server(config, app.state.responses, connections, grace_seconds)
+    server = _Server(
+        config,
+        app.state.responses,
+        connections,
+        supervisor or Supervisor(Supervision()),
+        grace_seconds,
+    )
     with listener:
         log(logging.INFO, "listening", host=host, port=listener.getsockname()[1])
         if on_listening is not None:
@@ -85,18 +94,28 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         responses: Responses,
         connections: Connections,
+        supervisor: Supervisor,
         grace_seconds: float,
     ) -> None:
         super().__init__(config)
         self._responses = responses
         self._connections = connections
+        self._supervisor = supervisor
         self._grace_seconds = grace_seconds
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if not self.should_exit:  # set when the lifespan failed
+            self._supervisor.ready()
+
     async def on_tick(self, counter: int) -> bool:
-        self._connections.look(asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        self._connections.look(now)
+        self._supervisor.beat(now)
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._supervisor.stopping()
         self._responses.stop()
         overdue = asyncio.get_running_loop().call_later(
             self._grace_seconds, self._responses.abandon

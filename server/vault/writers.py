@@ -124,6 +124,8 @@ class DriveWriter:
         remote = self._remote(what.pin, what.at.disk)
         staged = self._staging / what.temp.lstrip(".")
         staged.write_bytes(what.data)
+        # rclone may run as another user that shares the folder's group.
+        staged.chmod(0o640)
         try:
             with folder_lock(what.at.folder, deadline, what.at.hands):
                 self._flush(remote, deadline)

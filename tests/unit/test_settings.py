@@ -119,6 +119,7 @@ def test_a_typo_or_a_broken_file_is_told(tmp_path: Path) -> None:
 
 def test_state_must_not_lie_in_the_vault() -> None:
     assert "STATE_DIR" in problems(**MINIMAL, STATE_DIR="/vault/state")[0]
+    assert "STAGING_DIR" in problems(**MINIMAL, STAGING_DIR="/vault")[0]
 
 
 @pytest.mark.parametrize(
