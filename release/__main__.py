@@ -10,6 +10,8 @@ from release.checksums import write_checksums
 from release.wheels import build_wheel, download_wheels
 
 ROOT = Path(__file__).parents[1]
+# What the server needs, and the rclone that an installation on Debian brings.
+LOCKS = (ROOT / "requirements.lock", ROOT / "deploy" / "lxc" / "rclone.lock")
 # Those of Debian 12 and 13.
 PYTHONS = ["3.11", "3.13"]
 
@@ -26,9 +28,10 @@ def main() -> int:
     house.mkdir(parents=True)
     wheel = build_wheel(ROOT, dist)
     shutil.copy2(wheel, house)
-    shutil.copy2(ROOT / "requirements.lock", house)
-    for version in arguments.pythons or PYTHONS:
-        download_wheels(ROOT / "requirements.lock", house, version)
+    for lock in LOCKS:
+        shutil.copy2(lock, house)
+        for version in arguments.pythons or PYTHONS:
+            download_wheels(lock, house, version)
     bundle = build_bundle(ROOT, dist)
     write_checksums(dist)
     for built in (wheel, bundle, house):

@@ -1,4 +1,4 @@
-"""The project's own wheel, and the wheels of all that requirements.lock pins."""
+"""The project's own wheel, and the wheels of all that a lock pins."""
 
 import platform
 import subprocess
