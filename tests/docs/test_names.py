@@ -47,7 +47,11 @@ def metrics() -> set[str]:
     """The names that a scrape may have, with the endings of their kinds."""
     found: set[str] = set()
     for family in Telemetry().registry.collect():
-        endings = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}
+        endings = {
+            "counter": ["_total"],
+            "histogram": ["", "_bucket", "_sum", "_count"],
+            "info": ["_info"],
+        }
         found |= {family.name + ending for ending in endings.get(family.type, [""])}
     return found
 
