@@ -20,7 +20,8 @@ class Podman:
         require("podman", "buildah", "runc")
         if os.geteuid() != 0:
             missing("needs root, to run containers")
-        self._store = ["--root", str(folder / "store"), "--runroot", str(folder / "run")]
+        # podman takes no long name for the second of these, which is gone after a restart.
+        self._store = ["--root", str(folder), "--runroot", f"/run/vault-mcp-{folder.name}"]
         self._made: list[str] = []
 
     def run(self, *arguments: str, stdin: IO[bytes] | None = None, seconds: float = 300) -> str:

@@ -179,6 +179,21 @@ def test_every_event_of_a_stream_arrives_before_the_next_is_sent(
             assert next(lines) == ""
 
 
+def test_a_client_that_goes_away_is_gone_for_the_server_too(
+    caddy: Caddy, upstream: Upstream
+) -> None:
+    upstream.left.clear()
+    with (
+        httpx2.Client(verify=caddy.trust(), timeout=30) as http,
+        http.stream("GET", f"{caddy.url}/mcp") as answer,
+    ):
+        lines = answer.iter_lines()
+        upstream.proceed.release()
+        assert next(lines) == "data: 0"
+        assert not upstream.left.is_set()
+    assert upstream.left.wait(30)
+
+
 def test_it_stops_in_time_with_a_stream_open(upstream: Upstream, tmp_path: Path) -> None:
     with (
         Caddy(tmp_path, upstream.address) as caddy,

@@ -1,5 +1,6 @@
 """A server behind the proxy that shows what arrives, and streams one event for each that was read."""
 
+import select
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -8,7 +9,7 @@ from typing import Any, Self
 class Upstream:
     """Remembers every request. `GET /mcp` streams: an event for each `proceed.release()`.
 
-    `POST` is answered while `answer` is set.
+    `left` is set when the client of a stream has gone. `POST` is answered while `answer` is set.
     """
 
     def __init__(self) -> None:
@@ -16,6 +17,7 @@ class Upstream:
         self.headers: list[tuple[str, str]] = []
         self.bytes = 0
         self.proceed = threading.Semaphore(0)
+        self.left = threading.Event()
         self.answer = threading.Event()
         self.answer.set()
         upstream = self
@@ -30,7 +32,7 @@ class Upstream:
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
                 for number in range(5):
-                    if not upstream.proceed.acquire(timeout=60):
+                    if not self._may_go_on():
                         return
                     event = b"data: %d\n\n" % number
                     self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
@@ -46,6 +48,15 @@ class Upstream:
                 self.send_response(200)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
+
+            def _may_go_on(self) -> bool:
+                for _ in range(600):
+                    if upstream.proceed.acquire(timeout=0.1):
+                        return True
+                    if select.select([self.connection], [], [], 0)[0]:
+                        upstream.left.set()  # a client that listens to a stream says nothing more
+                        return False
+                return False
 
             def _remember(self) -> None:
                 upstream.paths.append(self.path)

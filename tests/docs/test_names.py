@@ -49,8 +49,10 @@ def metrics() -> set[str]:
     for family in Telemetry().registry.collect():
         # A table of metrics may name a histogram as a whole.
         endings = {
-            "counter": ["_total"], "histogram": ["", "_bucket", "_sum", "_count"], "info": ["_info"],
-        }  # fmt: skip
+            "counter": ["_total"],
+            "histogram": ["", "_bucket", "_sum", "_count"],
+            "info": ["_info"],
+        }
         found |= {family.name + ending for ending in endings.get(family.type, [""])}
     return found
 
