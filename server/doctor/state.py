@@ -16,7 +16,7 @@ from server.history.database import FILE as HISTORY
 from server.index.generations import FILE as INDEX
 from server.index.generations import damage_mark
 from server.settings import Settings
-from server.state import held_slots
+from server.state import RESTORING, held_slots
 from server.vault.journal import Item, items_in
 
 _MB = 1024 * 1024
@@ -78,6 +78,12 @@ def _check_place(
         kind = seen.mount.fstype
         return fail(
             "state", f"STATE_DIR is on {kind}, not on a local disk ({seen.real}).", _ELSEWHERE
+        )
+    if (settings.state_dir / RESTORING).exists():
+        return fail(
+            "state",
+            "A restore of STATE_DIR was cut short, and no server starts until it is made again.",
+            "Run `vault-mcp restore FILE --force` again.",
         )
     within(seconds, try_writing, seen.real)
     if not seen.exists:
