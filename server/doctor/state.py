@@ -23,7 +23,7 @@ _MB = 1024 * 1024
 _LITTLE, _TOO_LITTLE = 1024 * _MB, 128 * _MB
 _LONG = 600.0
 _ELSEWHERE = "Set STATE_DIR to a folder on a local disk, outside the vault."
-_LATER = ("disk", "index", "history", "journal", "audit")
+_LATER = ("disk", "owners", "index", "history", "journal", "audit")
 
 
 def check_state(
@@ -51,6 +51,7 @@ def check_state(
         yield from (skip(name, "nothing is kept yet") for name in _LATER[1:])
         return
     folder = settings.state_dir
+    yield _check_owners(folder)
     yield _check_index(folder, patience)
     yield _check_history(folder / "history", patience)
     yield _check_journal(folder)
@@ -109,6 +110,27 @@ def _check_room(seen: StateSeen) -> Finding:
     if free < _LITTLE:
         return warn("disk", f"Only {told}.", fix)
     return ok("disk", f"{told}.")
+
+
+def _check_owners(folder: Path) -> Finding:
+    """What root made in passing, with `sudo vault-mcp token create` say, is closed to the server."""
+    owner = folder.stat()
+    for file in (*folder.glob("*"), *folder.glob("*/*"), *folder.glob("slot-*/*/*")):
+        # A running server makes files and removes them.
+        if _uid(file, owner.st_uid) != owner.st_uid:
+            return fail(
+                "owners",
+                f"{file.relative_to(folder)} in STATE_DIR belongs to another user than STATE_DIR itself.",
+                f"Run `chown -R {owner.st_uid}:{owner.st_gid} {folder}`, and the commands as that user.",
+            )
+    return ok("owners", "All of STATE_DIR belongs to one user.")
+
+
+def _uid(file: Path, default: int) -> int:
+    try:
+        return file.lstat().st_uid
+    except FileNotFoundError:
+        return default
 
 
 def _check_index(folder: Path, patience: float) -> Finding:

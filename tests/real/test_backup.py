@@ -374,7 +374,5 @@ def test_what_root_restores_belongs_to_the_owner_of_the_folder(house: House) -> 
     state.mkdir(mode=0o700)
     os.chown(state, 65534, 65534)
     assert house.run("restore", backup, STATE_DIR=str(state)).returncode == 0
-    names = ("vault.json", "history", "history/history.db", "slot-0", "audit/head.json")
-    there = [name for name in names if (state / name).exists()]
-    assert len(there) >= 4
-    assert {(state / name).stat().st_uid for name in there} == {65534}
+    assert {file.stat().st_uid for file in state.rglob("*")} == {65534}
+    assert (state / "history" / "history.db").exists()

@@ -22,7 +22,7 @@ from server.access.tokens import TokenStore
 from server.vault.paths import parse_folder
 from tests.drive.fixtures import DriveMounter, LocalMounter
 from tests.drive.lab import FakeDrive, LocalMount
-from tests.drive.processes import free_port, require, wait_for, which
+from tests.drive.processes import free_port, missing, require, wait_for, which
 from tests.real.houses import ROOT, SECONDS, TOKEN, House, put, small_disk
 from tests.real.servers import Server
 
@@ -318,6 +318,15 @@ def test_a_state_folder_that_cannot_be_made(house: House) -> None:
 def test_a_state_folder_that_others_can_enter(house: House) -> None:
     house.state.chmod(0o755)
     house.assert_finds("state", "warn", "Others", f"chmod 700 {house.state}")
+
+
+@pytest.mark.requirement("ops.doctor")
+def test_a_file_that_belongs_to_somebody_else(house: House) -> None:
+    if os.geteuid() != 0:
+        missing("needs root, to give a file away")
+    TokenStore(house.state, parse_folder).create("laptop")
+    os.chown(house.state / "tokens.json", 65534, 65534)
+    house.assert_finds("owners", "fail", "tokens.json", f"chown -R 0:0 {house.state}")
 
 
 @pytest.mark.requirement("ops.doctor")
