@@ -31,8 +31,8 @@ test: setup-dev ## run the tests
 	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # Not with the others: it makes containers and boots systems, some of which need root.
-test-deploy: setup-dev ## run what ships: HTTPS, images, monitoring
-	$(BIN)/pytest tests/deploy -v --durations 10
+test-deploy: setup-dev ## run what ships: HTTPS, images, monitoring, releases
+	$(BIN)/pytest tests/deploy tests/release -v --durations 10
 
 check: setup-dev ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -108,6 +108,12 @@ REQUIREMENTS: Mapping[str, str] = {
     "ops.metrics": "/metrics counts calls, scans, notes, index, mount, sessions, rg runs, writes and conflicts.",
     "ops.log": "Every call is one log line with caller, tool, subject, decision and duration.",
     "ops.secrets": "What looks like a credential is never logged.",
+    "ops.doctor": "doctor names what is wrong with a set-up and its fix; nothing hangs it, nothing is changed.",
+    "ops.backup": "A backup made beside a server that writes is whole, and read again before it has its name.",
+    "ops.restore": "A restore is all or nothing, also when it is killed, and never under a running server.",
+    "ops.status": "status tells in ten lines how the server is doing, whatever the mount does.",
+    "ops.completion": "Shells are offered every command and option that the parser takes.",
+    "release.dist": "What is released works in a clean environment without an index, as wheel and as bundle.",
     "stop.streams": "SIGTERM ends the server within five seconds although streams are open.",
     # To be shown
     "clients.python": "The official Python client lists and calls all tools in both eras.",

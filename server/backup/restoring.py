@@ -78,6 +78,7 @@ def _own(new: Path, state: Path) -> None:
     if os.geteuid() != 0:
         return
     owner = state.stat()
+    os.chown(state / "lock", owner.st_uid, owner.st_gid)
     for folder, folders, files in os.walk(new):
         for name in (".", *folders, *files):
             os.chown(os.path.join(folder, name), owner.st_uid, owner.st_gid, follow_symlinks=False)

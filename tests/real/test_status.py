@@ -5,12 +5,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from server.access.tokens import TokenStore
 from server.vault.paths import parse_folder
 from tests.drive.fixtures import LocalMounter
 from tests.drive.processes import free_port
 from tests.real.houses import TOKEN, House, put
 from tests.real.servers import Server
+
+pytestmark = pytest.mark.timeout(300)
 
 NAMES = [
     "server", "vault", "index", "journal", "uploads", "approvals", "tokens", "history", "audit", "disk"
@@ -24,6 +28,7 @@ def status(house: House, **environ: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.requirement("ops.status")
 def test_a_server_that_runs(house: House) -> None:
     with Server(house.vault, house.state, AUTH_TOKEN=TOKEN) as server:
         environ = {"PORT": str(server.port), "AUTH_TOKEN": TOKEN}
@@ -64,6 +69,7 @@ def test_before_the_first_start(house: House, tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.requirement("ops.status")
 def test_a_mount_that_hangs_does_not_hang_it(
     house: House,
     local_mount: LocalMounter,

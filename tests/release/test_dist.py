@@ -113,6 +113,7 @@ def test_the_wheel_is_the_server_with_its_sample_and_nothing_else(dist: Path) ->
     assert "server/sample/notes/Welcome.md" in names
 
 
+@pytest.mark.requirement("release.dist")
 def test_the_wheel_works_without_an_index(installed: Path, dist: Path, tmp_path: Path) -> None:
     command = installed / "vault-mcp"
     assert run(command, "--version", env=bare(tmp_path)) == f"vault-mcp {__version__}\n"
@@ -131,6 +132,7 @@ def bundle(dist: Path, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.requirement("release.dist")
 def test_the_bundle_starts_as_its_manifest_says(bundle: Path, dist: Path, tmp_path: Path) -> None:
     require("uv")
     manifest = json.loads((bundle / "manifest.json").read_text())
@@ -166,6 +168,7 @@ def test_the_bundle_starts_as_its_manifest_says(bundle: Path, dist: Path, tmp_pa
     assert (tmp_path / "vault" / "new.md").read_text() == "text"
 
 
+@pytest.mark.requirement("release.dist")
 def test_the_manifest_is_valid(bundle: Path, request: pytest.FixtureRequest) -> None:
     tools = install(request.config, Path(__file__).parent / "mcpb")
     validator = tools / "node_modules" / "@anthropic-ai" / "mcpb" / "dist" / "cli" / "cli.js"

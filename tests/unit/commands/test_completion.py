@@ -42,6 +42,7 @@ class Bash:
         ]
 
 
+@pytest.mark.requirement("ops.completion")
 def test_bash_knows_every_command_and_option(capsys: pytest.CaptureFixture[str]) -> None:
     bash = Bash(script("bash", capsys))
     words = bash.offers(*([*node.at.split(), ""] for node in NODES))
@@ -76,6 +77,7 @@ def test_the_line_that_loads_it_in_bash(capsys: pytest.CaptureFixture[str]) -> N
     assert done.stdout == "complete -F _vault_mcp vault-mcp\n"
 
 
+@pytest.mark.requirement("ops.completion")
 def test_fish(capsys: pytest.CaptureFixture[str]) -> None:
     require("fish")
     text = script("fish", capsys)
@@ -96,6 +98,7 @@ def test_fish(capsys: pytest.CaptureFixture[str]) -> None:
         assert named <= offers(f"vault-mcp{node.at} -") | offers(f"vault-mcp{node.at} --"), node.at
 
 
+@pytest.mark.requirement("ops.completion")
 def test_zsh(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Its parts are stood in for by functions that say what they were given."""
     require("zsh")
