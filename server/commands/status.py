@@ -4,7 +4,6 @@ Asks the server's own probes where it runs, and reads the state folder beside it
 """
 
 import argparse
-import http.client
 import json
 import os
 import shutil
@@ -81,6 +80,8 @@ class _Probes:
 def _get(
     settings: Settings, path: str, headers: dict[str, str] | None = None
 ) -> dict[str, Any] | None:
+    import http.client  # noqa: PLC0415 - a server's start does without
+
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
     connection = http.client.HTTPConnection(host, settings.port, timeout=_SECONDS)
     try:
