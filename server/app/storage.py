@@ -122,12 +122,12 @@ def open_storage(settings: Settings, slot: Slot, stack: ExitStack) -> Storage:
 
 
 def _guard(settings: Settings, identity: IdentityFile, telemetry: Telemetry) -> Guard:
-    # Who names rclone's remote control says that there is a mount.
+    # Who names rclone's remote control says that there is a mount, and whose.
     implied = settings.rclone_rc is not None and settings.require_mount == "auto"
     return Guard(
         settings.vault_path,
         marker=settings.vault_marker,
-        require_mount="true" if implied else settings.require_mount,
+        require_mount="rclone" if implied else settings.require_mount,
         identity=identity,
         telemetry=telemetry,
         timeout=min(5.0, settings.mount_timeout),

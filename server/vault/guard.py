@@ -112,7 +112,7 @@ class Guard:
         path: Path,
         *,
         marker: str,
-        require_mount: Literal["auto", "true", "false"],
+        require_mount: Literal["auto", "true", "false", "rclone"],
         identity: IdentityFile,
         telemetry: Telemetry,
         timeout: float = 5.0,
@@ -290,12 +290,13 @@ class Guard:
 
     def _check_mounted(self, real: str, mount: MountPoint | None, hands: Hands) -> None:
         known = self._identity.current
-        must = self._require == "true" or (
+        must = self._require in ("true", "rclone") or (
             self._require == "auto" and known.mounted and known.populated
         )
         if not must:
             return
-        # The root file system is a mount too; what counts is one of the vault's own.
+        # The root file system is a mount too; what counts is one of the vault's own. In a container
+        # the folder that a mount will appear in is one as well, of the disk of its host.
         if mount is None or mount.path == "/" or not (mount.is_rclone or self._require == "true"):
             raise _NotTheVault("not_mounted")
         if known.mounted and known.populated and not mount.is_rclone:

@@ -3,9 +3,11 @@
 Real mounts are in tests/real; here the states that a folder alone can be in.
 """
 
+import os
 import shutil
 import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import pytest
@@ -18,7 +20,7 @@ from server.vault.identity import IdentityFile
 
 
 def guard_of(
-    folder: Path, state: Path, require: Literal["auto", "true", "false"] = "auto"
+    folder: Path, state: Path, require: Literal["auto", "true", "false", "rclone"] = "auto"
 ) -> Guard:
     identity = IdentityFile(state / "vault.json")
     return Guard(
@@ -46,6 +48,14 @@ def test_nothing_is_pinned_before_the_first_look(vault_folder: Path, state: Path
     assert guard.health.state == "starting"
     with pytest.raises(Unavailable):
         guard.pin()
+
+
+def test_a_mount_of_something_else_is_not_rclones(state: Path) -> None:
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        assert guard_of(Path(folder), state, "true").probe().ok
+        health = guard_of(Path(folder), state / "other", "rclone").probe()
+        assert health.state == "not_mounted"
+        assert os.listdir(folder) == [".vault-mcp"], "of the first one alone"
 
 
 def test_a_new_vault_gets_a_marker_and_keeps_it(vault_folder: Path, state: Path) -> None:
