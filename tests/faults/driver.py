@@ -333,11 +333,17 @@ class Run:
             self._start_server()
         self.bed.look_again()
         end = time.monotonic() + _PATIENCE
+        hurry = time.monotonic() + 6
         well = 0
         problems: list[str] = []
         while well < 2:
             problems = self._problems()
             well = 0 if problems else well + 1
+            if problems and time.monotonic() > hurry:
+                self._told(f"still: {problems[0]}")
+                self.bed.hurry()
+                self.bed.look_again()
+                hurry = time.monotonic() + 20
             if problems and time.monotonic() > end:
                 raise Violation("after " + f"{_PATIENCE:.0f} s of calm: " + "; ".join(problems[:6]))
             time.sleep(0.3 if problems else 0.1)
