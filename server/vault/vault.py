@@ -65,6 +65,14 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Of a write that is made once more: when it was asked for, and what it was to replace then."""
+
+    created: float
+    earlier: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Moved:
     """What changed its place: as it was, and as it is."""
 
@@ -172,7 +180,7 @@ class Vault:
         `base` is what it was made from. Should the vault hold something else by then, both stay.
         """
         self._check_size(disk, data)
-        record = _record(path, disk, base, data, QUEUED, created=self._journal.stamp())
+        record = _record(path, disk, base, data, QUEUED, origin=Origin(self._journal.stamp()))
         # At once in the state of an acknowledged write: what is only prepared need not come true.
         self._journal.prepare(record, data, "applied")
         self._telemetry.writes.labels("journal", "ok").inc()
@@ -230,12 +238,12 @@ class Vault:
         change: Change,
         deadline: Deadline,
         *,
-        created: float,
+        origin: Origin,
         permit: Permit | None = None,
     ) -> Written:
-        """`edit` for who makes a write of that time come true: later ones stay the later ones."""
+        """`edit` for who makes an earlier write come true: later ones stay the later ones."""
         with self.hold([path], deadline):
-            return self.edit_held(path, change, deadline, permit=permit, created=created)
+            return self.edit_held(path, change, deadline, permit=permit, origin=origin)
 
     @contextmanager
     def hold(self, paths: Iterable[str], deadline: Deadline) -> Iterator[None]:
@@ -257,14 +265,14 @@ class Vault:
         deadline: Deadline,
         *,
         permit: Permit | None = None,
-        created: float | None = None,
+        origin: Origin | None = None,
     ) -> Written:
-        """`edit` for who holds the path already; `created` is when it was asked for, if not now."""
+        """`edit` for who holds the path already; without `origin` it is asked for now."""
         for attempt in range(_ATTEMPTS):
             deadline.check()
             try:
                 return self._guarded(
-                    lambda pin: self._try_edit(pin, path, change, deadline, permit, created)
+                    lambda pin: self._try_edit(pin, path, change, deadline, permit, origin)
                 )
             except BaseChanged:
                 time.sleep(min(0.001 * 2**attempt, 0.1))
@@ -404,7 +412,7 @@ class Vault:
         change: Change,
         deadline: Deadline,
         permit: Permit | None,
-        created: float | None,
+        origin: Origin | None,
     ) -> Written:
         found = self._read(pin, path, permit)
         base = found.content if found else None
@@ -412,13 +420,13 @@ class Vault:
         self._check_size(found.disk if found else path, data)
         with files.spot(pin.root, path, make_folders=True, permit=permit) as at:
             temp = f".{uuid.uuid4().hex[:12]}.vault-mcp.tmp"
-            return self._commit(Replacement(pin, at, base, data, temp), deadline, created)
+            return self._commit(Replacement(pin, at, base, data, temp), deadline, origin)
 
-    def _commit(self, what: Replacement, deadline: Deadline, created: float | None) -> Written:
+    def _commit(self, what: Replacement, deadline: Deadline, origin: Origin | None) -> Written:
         writer = self.choose_writer(what.pin)
         record = _record(
             _canonical(what.at.disk), what.at.disk, what.base, what.data, writer.name, what.temp,
-            created=self._journal.stamp() if created is None else created,
+            origin=origin or Origin(self._journal.stamp()),
         )  # fmt: skip
         # Before it is on file: recovery must not take it for the write of a server that died.
         self.generations[record.id] = what.pin.generation
@@ -483,7 +491,7 @@ def _record(
     protocol: str,
     temp: str | None = None,
     *,
-    created: float,
+    origin: Origin,
 ) -> Record:
     return Record(
         id=uuid.uuid4().hex[:16],
@@ -495,7 +503,8 @@ def _record(
         size=len(data),
         protocol=protocol,
         temp=temp,
-        created=created,
+        created=origin.created,
+        earlier=origin.earlier,
     )
 
 

@@ -133,6 +133,7 @@ class DriveWriter:
                     and remote.folder
                     and not self._rc.has_folder(remote.fs, remote.folder)
                 ):
+                    self._check_root(what.pin)
                     # The mount still shows a folder that is gone: by its old id we would write there.
                     self._rc.forget_folders()
                 deadline.check()
@@ -230,6 +231,15 @@ class DriveWriter:
             # The mount showed an old content: let it look again before the caller retries.
             self._rc.refresh(remote.fs, remote.folder)
             raise BaseChanged
+
+    def _check_root(self, pin: Pin) -> None:
+        """Raise `VaultGone` when the remote has no vault: rclone would begin another one there."""
+        root = self._remote(pin, "").path.rstrip("/")
+        if root and not self._rc.has_folder(self._remote(pin, "").fs, root):
+            raise files.VaultGone(
+                "The vault's folder is gone from the remote; nothing was written.",
+                "Somebody moved or deleted it there. Reads still answer from the mirror.",
+            )
 
     def _copy(self, staged: Path, remote: "Remote", data: bytes) -> RemoteStat:
         """Copy and verify. What rclone says of the copy counts less than what the remote holds."""
