@@ -228,9 +228,13 @@ class Vault:
         Raises `Conflict` when others keep changing it, `Unavailable` or `Timeout` with nothing
         written, and whatever `change` raises.
         """
-        self.settle_first([path])
-        with self.hold([path], deadline):
-            return self.edit_held(path, change, deadline, permit=permit)
+        for _ in range(_ATTEMPTS):
+            self.settle_first([path])
+            with self.hold([path], deadline):
+                # Who came before us may have put theirs on record while we waited.
+                if not self.waits(path):
+                    return self.edit_held(path, change, deadline, permit=permit)
+        raise _unsteady(path)
 
     def mend(
         self,

@@ -221,7 +221,12 @@ class Run:
                 for call, answer in zip(calls, answers, strict=True)
                 if call.effect and call.paths == (path,) and not _is_without_effect(answer)
             ]
-            self.model.made_at_once(path, told)
+            acks = {(answer or {}).get("ack") for answer in answers}
+            if len(acks - {None}) > 1 and "journal" in acks:
+                # The vault came or went meanwhile: one may have been made aside of the others.
+                self.model.made_apart(path, told)
+            else:
+                self.model.made_at_once(path, told)
             self._ours.discard(path)
 
     def _kill_amid(self) -> None:

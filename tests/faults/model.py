@@ -148,6 +148,21 @@ class Model:
             if etag is None:
                 self.begun(path, effect)
 
+    def made_apart(self, path: str, told: Sequence[tuple[Effect, str | None]]) -> None:
+        """Like `made_at_once`, but what was answered may have come to lie beside the note."""
+        place = self.place(path)
+        known = set().union(*(lines_of(text) for text in place.contents()))
+        for effect, _ in told:
+            self.begun(path, effect)
+        for effect, etag in told:
+            for text in list(place.ever) if etag is not None else ():
+                for result in _applied(text, [effect]):
+                    if result is not None and etag_of(result) == etag:
+                        self._add(path, result)
+                        for line in lines_of(result) - known:
+                            self.claims.setdefault(line, [])
+        place.unseen = True
+
     def begun(self, path: str, effect: Effect) -> None:
         """A write was sent, and nobody knows what became of it."""
         place = self.place(path)
