@@ -119,6 +119,11 @@ class Model:
             gone = [lines_of(before) - lines_of(result) for before in befores]
             for line in set.union(*gone):
                 self.claims.pop(line, None)
+        # The answer tells which of the open writes were made; what they took away is gone.
+        doubtful = set().union(*map(lines_of, place.contents()))
+        for line in doubtful - set().union(*map(lines_of, after)):
+            if self.claims.get(line):
+                del self.claims[line]
         for line in set.intersection(*(lines_of(result) for result in after)):
             self.claims.setdefault(line, [])
         place.may = set(after)
