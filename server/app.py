@@ -360,6 +360,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App: 
         Waiting(approvals, vault),
         timeout=3 * settings.mount_timeout,
         queues=lambda: _queues(settings, guard),
+        queues_failed=settings.write_when_down == "queue",
     )
     grounds = Grounds(index, history, access)
     once = Once(history, loader, local)

@@ -11,7 +11,7 @@ import time
 import unicodedata
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -422,9 +422,19 @@ class Vault:
         base = found.content if found else None
         data = change(base)
         self._check_size(found.disk if found else path, data)
+        if found is None:
+            self._see_folders(pin, path)
         with files.spot(pin.root, path, make_folders=True, permit=permit) as at:
             temp = f".{uuid.uuid4().hex[:12]}.vault-mcp.tmp"
             return self._commit(Replacement(pin, at, base, data, temp), deadline, origin)
+
+    def _see_folders(self, pin: Pin, path: str) -> None:
+        """Have the mount see a folder that another device made: a Drive takes two of one name."""
+        folder = path.rpartition("/")[0]
+        if not folder or not pin.is_rclone or self._find(pin, folder, None) is not None:
+            return
+        with suppress(VaultError):
+            self.choose_writer(pin).refresh(pin, path)
 
     def _commit(self, what: Replacement, deadline: Deadline, origin: Origin | None) -> Written:
         writer = self.choose_writer(what.pin)

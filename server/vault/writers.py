@@ -148,7 +148,13 @@ class DriveWriter:
 
     def refresh(self, pin: Pin, disk: str) -> bool:
         remote = self._remote(pin, disk)
-        return self._rc.refresh(remote.fs, remote.folder)
+        folder = remote.folder
+        while not self._rc.refresh(remote.fs, folder):
+            # A folder that the mount never saw: the one above has to tell it first.
+            if not folder:
+                return False
+            folder = folder.rpartition("/")[0]
+        return True
 
     def answers(self, pin: Pin) -> bool:
         """Whether rclone can be asked and its remote keeps the hashes that this protocol stands on."""

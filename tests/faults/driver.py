@@ -295,7 +295,7 @@ class Run:
         if path is None:
             return
         seen = self._is_seen and not self.bed.is_lagging
-        there = truth[path]
+        there, to = truth[path], ""
         self._ours.discard(path)
         if kind == "edit":
             text = there + b"\n" + self.author.line().encode()
@@ -316,7 +316,7 @@ class Run:
             self.bed.remove(path)
             self.model.changed_elsewhere(path, None, there, seen=seen)
         self.faults[f"elsewhere: {kind}"] += 1
-        self._told(f"elsewhere: {kind} {path}")
+        self._told(f"elsewhere: {kind} {path}{f' to {to}' if kind == 'rename' else ''}")
 
     # -- looking -------------------------------------------------------------------------------
 

@@ -234,6 +234,9 @@ class Model:
             self._add(moved_to, there)
             target.may = {there} if seen and at_rest else target.may | {there}
             target.unseen = not (seen and at_rest)
+            if target.unseen:
+                # What was on its way to the note finds it by its id, wherever it is now.
+                target.ever |= place.ever
         self._add(path, text)
         place.may = {text}
         place.unseen = not (seen and at_rest)
