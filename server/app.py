@@ -359,7 +359,7 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App: 
         mount,
         Waiting(approvals, vault),
         timeout=3 * settings.mount_timeout,
-        queues=lambda: _queues(settings, guard),
+        queues=lambda: _queues(settings, guard, scanner),
         queues_failed=settings.write_when_down == "queue",
     )
     grounds = Grounds(index, history, access)
@@ -456,12 +456,14 @@ def _build(settings: Settings, slot: Slot, stack: contextlib.ExitStack) -> App: 
     )  # fmt: skip
 
 
-def _queues(settings: Settings, guard: Guard) -> bool:
+def _queues(settings: Settings, guard: Guard, scanner: Scanner) -> bool:
     """Whether a write shall be put on record instead of being made at once."""
     last = guard.last
     if settings.write_ack == "journal":
         return last is None or last.is_rclone
-    return settings.write_when_down == "queue" and not guard.health.ok
+    # A mount may look well while nobody can reach the remote behind it; a scan finds that out.
+    is_down = not guard.health.ok or scanner.progress.last_error is not None
+    return settings.write_when_down == "queue" and is_down
 
 
 def _uploading(
