@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: help setup setup-dev run test test-faults test-deploy faults check format bench crash fuzz oracle docs dist lock clean
 
 help: ## what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 setup: $(VENV)/.ready ## make .venv with everything that is needed to serve
 
@@ -53,6 +53,9 @@ bench: setup-dev ## measure, with ripgrep beside it
 crash: setup-dev ## the fault-injection runs at full length: 50 kills of the server, 20 of rclone
 	CRASH_ROUNDS=20 $(BIN)/pytest tests/real/test_crashes.py tests/real/test_moves.py -v
 	EDIT_ROUNDS=200 KEY_ROUNDS=40 $(BIN)/pytest tests/real/test_edits.py -v -s
+
+test-faults: setup-dev ## calls among faults by seed, against a model; FAULT_SEEDS=500 FAULT_STEPS=100 at full length
+	$(BIN)/python -m tests.faults
 
 fuzz: setup-dev ## 50,000 hostile paths, watched through the filesystem
 	HOSTILE_PATHS=50000 $(BIN)/pytest -n0 -s tests/real/test_hostile_paths.py

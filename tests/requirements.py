@@ -91,6 +91,8 @@ REQUIREMENTS: Mapping[str, str] = {
     "mount.scan": "Where the remote can be asked, one listing finds every change, rename and touch.",
     "mount.ack": "An answer to a write says where it is, and what it says comes true after every crash.",
     "mount.queue": "Writes wait while the vault is away; what others did meanwhile stays, and readers are told.",
+    "mount.survives": "What was answered is on the backend after rclone and the server died at once.",
+    "mount.outage": "A backend may be away for long: reads and searches answer, writes wait or are refused.",
     "mount.sync": "After vault_sync what another device just wrote can be read.",
     # Path rules
     "access.rules": "The longest path decides, denial first; what no rule allows is denied.",

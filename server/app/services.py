@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from server.app.admission import Admission
 from server.app.storage import Storage
 from server.forge.github import GitHub
+from server.scanner.scanner import Scanner
 from server.search.ripgrep import Ripgrep, find_rg
 from server.service import Service
 from server.service.approving import Approving
@@ -65,7 +66,8 @@ def build_service(
     editing = Editing(
         vault, storage.plans, history, loader, access, mount, Waiting(approvals, vault),
         timeout=3 * settings.mount_timeout,
-        queues=lambda: _queues(settings, guard),
+        queues=lambda: _queues(settings, guard, scanner),
+        queues_failed=settings.write_when_down == "queue",
     )  # fmt: skip
     grounds, once = Grounds(index, history, access), Once(history, loader, local)
     finding = Finding(index, Ripgrep(find_rg()), *asked, storage.telemetry)
@@ -141,12 +143,14 @@ def _forge(stack: ExitStack) -> Workers:
     return forge
 
 
-def _queues(settings: Settings, guard: Guard) -> bool:
+def _queues(settings: Settings, guard: Guard, scanner: Scanner) -> bool:
     """Whether a write shall be put on record instead of being made at once."""
     last = guard.last
     if settings.write_ack == "journal":
         return last is None or last.is_rclone
-    return settings.write_when_down == "queue" and not guard.health.ok
+    # A mount may look well while nobody can reach the remote behind it; a scan finds that out.
+    is_down = not guard.health.ok or scanner.progress.last_error is not None
+    return settings.write_when_down == "queue" and is_down
 
 
 def _uploading(

@@ -36,6 +36,10 @@ _USED = (
     "UPDATE fulltext SET used_ns=?1 WHERE note=(SELECT id FROM notes WHERE path=?2) "
     "AND used_ns<?1 RETURNING note, held"
 )
+_FOLDERS = (
+    "SELECT folders.path, max(fulltext.used_ns) FROM fulltext JOIN notes ON notes.id=fulltext.note "
+    "JOIN folders ON folders.id=notes.folder_id GROUP BY folders.id ORDER BY 2 DESC LIMIT ?"
+)
 _OLDEST = "SELECT note, bytes FROM fulltext WHERE held=1 ORDER BY used_ns, note LIMIT ?"
 _NEWEST = "SELECT note, bytes FROM fulltext WHERE held=0 ORDER BY used_ns DESC, note DESC LIMIT ?"
 
@@ -156,3 +160,8 @@ def usage(db: apsw.Connection, budget: int) -> Usage:
 
 def _weight(text: tuple[Any, ...]) -> int:
     return 64 + sum(len(part.encode(errors="replace")) for part in text) * 3 // 4
+
+
+def used_folders(db: apsw.Connection, limit: int) -> list[str]:
+    """The folders whose notes were used last, those first."""
+    return [str(path) for path, _ in select(db, _FOLDERS, limit)]

@@ -161,7 +161,11 @@ class Mirror:
         self._end = os.fstat(self._fd).st_size
         if self._end and os.pread(self._fd, 1, self._end - 1) != b"\n":
             # A crash cut a text off; the next one must not share its last line.
-            self._flush(b"\n")
+            try:
+                self._flush(b"\n")
+            except OSError:
+                self.close()
+                raise
 
     def _flush(self, batch: bytes | bytearray) -> None:
         assert self._fd is not None  # noqa: S101 - `_ready` opened it

@@ -17,7 +17,16 @@ from server.errors import Unavailable
 from server.index.compaction import Compaction
 from server.index.facts import derive
 from server.index.finds import Finds
-from server.index.fulltext import Texts, Usage, evict, last_use, mark_used, returning, usage
+from server.index.fulltext import (
+    Texts,
+    Usage,
+    evict,
+    last_use,
+    mark_used,
+    returning,
+    usage,
+    used_folders,
+)
 from server.index.generations import (
     FILE,
     clear,
@@ -321,6 +330,13 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
             return Usage(0, self._budget, 0)
         with self._read() as db:
             return usage(db, self._budget)
+
+    def used_folders(self, limit: int = 50) -> list[str]:
+        """The folders whose notes were used last, those first."""
+        if self._outdated:
+            return []
+        with self._read() as db:
+            return used_folders(db, limit)
 
     def tend(self) -> int:
         """Keep full text within its budget, and fill what room there is; how many notes came back.

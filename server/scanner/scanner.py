@@ -18,6 +18,7 @@ from server.index.store import Index
 from server.models import Entry, FileStat, NotePath, etag_of
 from server.scanner.diff import Known, diff, is_racy
 from server.scanner.oddities import Oddities, find_oddities
+from server.scanner.recency import by_recency
 from server.scanner.walk import Walk, look
 from server.telemetry import Telemetry, log
 from server.vault.vault import Found, Vault
@@ -178,6 +179,8 @@ class Scanner:
             notes = [e for e in notes if not self._lags(e, known_paths.get(e.path), started_ns)]
             self._catch_up([*notes, *vanished])
             notes = self._follow(notes, known_paths, gone, report)
+        if self._is_remote() and len(notes) > 1:
+            notes = by_recency(notes, self._target.used_folders())
         moved_from = {row.etag: row for row in gone.values() if row.kind == "note" and row.etag}
         self._set(phase="reading", done=0, total=len(notes))
         done = 0

@@ -15,14 +15,14 @@ from server.access.decision import Access
 from server.access.rules import STRICTNESS, Verb, WriteMode
 from server.approvals.records import Approval
 from server.approvals.store import Claim
-from server.errors import Conflict, PermissionDenied, VaultError
+from server.errors import Conflict, PermissionDenied, Unavailable, VaultError
 from server.history.store import Author, Change, History
 from server.models import Caller, Content, NotePath, etag_of
 from server.service import holding
 from server.service.batches import Batch, Edit, Fate, touched
 from server.service.loading import Loader
 from server.service.waiting import Waiting
-from server.vault.files import OutcomeOpen
+from server.vault.files import Denied, OutcomeOpen
 from server.vault.plans import Plans, Replace
 from server.vault.steps import read_steps
 from server.vault.vault import Vault, Written
@@ -54,8 +54,11 @@ class Editing:
         *,
         timeout: float,
         queues: Callable[[], bool] = lambda: False,
+        queues_failed: bool = False,
     ) -> None:
-        """`queues` tells whether a write shall be put on record now and made later."""
+        """`queues` tells whether a write shall be put on record now and made later; with
+        `queues_failed` so is one that the vault, or the remote behind it, just could not take.
+        """
         self._vault = vault
         self._plans = plans
         self._history = history
@@ -65,6 +68,7 @@ class Editing:
         self._waiting = waiting
         self._timeout = timeout
         self._queues = queues
+        self._queues_failed = queues_failed
         self._open: set[int] = set()
         """Entries of the history about changes of which nobody knows yet whether they were made."""
 
@@ -230,9 +234,7 @@ class Editing:
                 if self._queues():
                     written = self._put_on_record(path, recorded, deadline, permit)
                 else:
-                    written = self._vault.edit(path, recorded, deadline, permit=permit)
-                    # In the same thread: even when the caller has gone, the index knows of the write.
-                    self._loader.store_written(written)
+                    written = self._make(path, recorded, deadline, permit)
         except _UnchangedError:
             return Edit(path, before[0], before[0])
         data = written.content.data
@@ -246,6 +248,26 @@ class Editing:
             version=version,
             ack=written.ack,
         )
+
+    def _make(
+        self,
+        path: NotePath,
+        change: Callable[[Content | None], bytes],
+        deadline: Deadline,
+        permit: Callable[[str], None],
+    ) -> Written:
+        try:
+            written = self._vault.edit(path, change, deadline, permit=permit)
+        except (OutcomeOpen, Denied):
+            raise
+        except Unavailable:
+            if not self._queues_failed:
+                raise
+            # The mount may look well while nobody can reach the remote behind it.
+            return self._put_on_record(path, change, deadline, permit)
+        # In the same thread: even when the caller has gone, the index knows of the write.
+        self._loader.store_written(written)
+        return written
 
     def _put_on_record(
         self,

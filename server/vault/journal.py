@@ -48,6 +48,8 @@ class Record:
     temp: str | None
     created: float
     note: str = ""
+    earlier: tuple[str, ...] = ()
+    """Etags of contents that were to be replaced by it before, and that the remote may still hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,8 @@ class Journal:
             record = item.record
             if item.state != "applied" or not f"{record.disk}/".startswith(f"{old}/"):
                 continue
-            uploaded.setdefault(record.disk, []).extend([record.base] if record.base else [])
+            before = [record.base] if record.base else []
+            uploaded.setdefault(record.disk, []).extend([*before, *record.earlier])
             if new is None:
                 changed.append((record.id, None))
             else:
@@ -305,8 +308,9 @@ def _parse(file: Path) -> Item | None:
         return None
     try:
         header, _, data = file.read_bytes().partition(b"\n")
-        record = Record(**json.loads(header.decode("utf-8", "surrogateescape")))
-    except (OSError, ValueError, TypeError):
+        said = json.loads(header.decode("utf-8", "surrogateescape"))
+        record = Record(**(said | {"earlier": tuple(said.get("earlier", ()))}))
+    except (OSError, ValueError, TypeError, AttributeError):
         return None
     return Item(record, state, file) if len(data) == record.size else None  # type: ignore[arg-type]
 

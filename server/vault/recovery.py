@@ -20,6 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from server.errors import Conflict, NotFound, PathNotAllowed, VaultError
 from server.models import Content, NotePath, path_key
@@ -27,7 +28,7 @@ from server.telemetry import Telemetry, log
 from server.vault import files
 from server.vault.guard import Pin
 from server.vault.journal import QUEUED, Ghost, Item, Journal, by_path
-from server.vault.vault import Vault, Written
+from server.vault.vault import Origin, Vault, Written
 from server.vault.writers import DriveWriter, remove_temp
 from server.workers import Deadline
 
@@ -141,9 +142,9 @@ class Recovery:
             if self._is_coming(pin, newest):
                 return
             if etag != newest.record.etag or not self._is_on_remote(pin, newest):
-                self._write_again(newest, etag)
+                self._write_again(chain, etag)
         elif not _holds_all_of(newest.data(), found):
-            self._keep_both(newest)
+            self._keep_both(newest, found)
         self._done(chain)
 
     def _look(self, pin: Pin, chain: Sequence[Item]) -> Content | None:
@@ -189,7 +190,8 @@ class Recovery:
             and item.data().startswith(found.data)
         )
 
-    def _write_again(self, item: Item, seen: str | None) -> None:
+    def _write_again(self, chain: Sequence[Item], seen: str | None) -> None:
+        item = chain[-1]
         data = item.data()
 
         def change(current: Content | None) -> bytes:
@@ -203,7 +205,7 @@ class Recovery:
 
         deadline = Deadline.after(60)
         made = self._vault.mend(
-            NotePath(item.record.disk), change, deadline, created=item.record.created, permit=stay
+            NotePath(item.record.disk), change, deadline, origin=_origin(chain), permit=stay
         )
         self._on_write(made)
         if item.record.protocol == QUEUED:
@@ -217,15 +219,22 @@ class Recovery:
             id=item.record.id,
         )
 
-    def _keep_both(self, item: Item) -> None:
+    def _keep_both(self, item: Item, theirs: Content | None) -> None:
         data = item.data()
         stem, dot, suffix = item.record.disk.rpartition(".")
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(item.record.created))
         beside = f"{stem}.conflict-{stamp}-{item.record.id[:4]}{dot}{suffix}"
         made = self._vault.mend(
-            NotePath(beside), lambda _: data, Deadline.after(60), created=item.record.created
+            NotePath(beside), lambda _: data, Deadline.after(60), origin=Origin(item.record.created)
         )
         self._on_write(made)
+        if theirs is not None:
+            # The index took ours for what is there.
+            record = item.record
+            self._on_write(replace(
+                made, path=record.path, disk=record.disk, created=False, content=theirs,
+                at_ns=time.time_ns(),
+            ))  # fmt: skip
         self._telemetry.writes.labels("recovery", "conflict_copy").inc()
         log(
             logging.WARNING, "the note changed elsewhere while a write waited: both are kept",
@@ -247,6 +256,14 @@ class Recovery:
         """For how long a write has been on its mount, at least."""
         now = self._ticks()
         return now - self._since.setdefault(item.record.id, now)
+
+
+def _origin(chain: Sequence[Item]) -> Origin:
+    """Of what a chain comes down to: the remote may still hold any content that led there."""
+    records = [item.record for item in chain]
+    earlier = {etag for record in records for etag in (record.base, *record.earlier) if etag}
+    earlier |= {record.etag for record in records}
+    return Origin(records[-1].created, tuple(sorted(earlier)))
 
 
 def _holds_all_of(ours: bytes, found: Content | None) -> bool:

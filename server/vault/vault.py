@@ -11,7 +11,7 @@ import time
 import unicodedata
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -62,6 +62,14 @@ class Written:
     def ack(self) -> str:
         """Where it is for certain."""
         return "disk" if self.protocol == "local" else self.protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Of a write that is made once more: when it was asked for, and what it was to replace then."""
+
+    created: float
+    earlier: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +180,7 @@ class Vault:
         `base` is what it was made from. Should the vault hold something else by then, both stay.
         """
         self._check_size(disk, data)
-        record = _record(path, disk, base, data, QUEUED, created=self._journal.stamp())
+        record = _record(path, disk, base, data, QUEUED, origin=Origin(self._journal.stamp()))
         # At once in the state of an acknowledged write: what is only prepared need not come true.
         self._journal.prepare(record, data, "applied")
         self._telemetry.writes.labels("journal", "ok").inc()
@@ -220,9 +228,13 @@ class Vault:
         Raises `Conflict` when others keep changing it, `Unavailable` or `Timeout` with nothing
         written, and whatever `change` raises.
         """
-        self.settle_first([path])
-        with self.hold([path], deadline):
-            return self.edit_held(path, change, deadline, permit=permit)
+        for _ in range(_ATTEMPTS):
+            self.settle_first([path])
+            with self.hold([path], deadline):
+                # Who came before us may have put theirs on record while we waited.
+                if not self.waits(path):
+                    return self.edit_held(path, change, deadline, permit=permit)
+        raise _unsteady(path)
 
     def mend(
         self,
@@ -230,12 +242,12 @@ class Vault:
         change: Change,
         deadline: Deadline,
         *,
-        created: float,
+        origin: Origin,
         permit: Permit | None = None,
     ) -> Written:
-        """`edit` for who makes a write of that time come true: later ones stay the later ones."""
+        """`edit` for who makes an earlier write come true: later ones stay the later ones."""
         with self.hold([path], deadline):
-            return self.edit_held(path, change, deadline, permit=permit, created=created)
+            return self.edit_held(path, change, deadline, permit=permit, origin=origin)
 
     @contextmanager
     def hold(self, paths: Iterable[str], deadline: Deadline) -> Iterator[None]:
@@ -257,14 +269,14 @@ class Vault:
         deadline: Deadline,
         *,
         permit: Permit | None = None,
-        created: float | None = None,
+        origin: Origin | None = None,
     ) -> Written:
-        """`edit` for who holds the path already; `created` is when it was asked for, if not now."""
+        """`edit` for who holds the path already; without `origin` it is asked for now."""
         for attempt in range(_ATTEMPTS):
             deadline.check()
             try:
                 return self._guarded(
-                    lambda pin: self._try_edit(pin, path, change, deadline, permit, created)
+                    lambda pin: self._try_edit(pin, path, change, deadline, permit, origin)
                 )
             except BaseChanged:
                 time.sleep(min(0.001 * 2**attempt, 0.1))
@@ -404,21 +416,31 @@ class Vault:
         change: Change,
         deadline: Deadline,
         permit: Permit | None,
-        created: float | None,
+        origin: Origin | None,
     ) -> Written:
         found = self._read(pin, path, permit)
         base = found.content if found else None
         data = change(base)
         self._check_size(found.disk if found else path, data)
+        if found is None:
+            self._see_folders(pin, path)
         with files.spot(pin.root, path, make_folders=True, permit=permit) as at:
             temp = f".{uuid.uuid4().hex[:12]}.vault-mcp.tmp"
-            return self._commit(Replacement(pin, at, base, data, temp), deadline, created)
+            return self._commit(Replacement(pin, at, base, data, temp), deadline, origin)
 
-    def _commit(self, what: Replacement, deadline: Deadline, created: float | None) -> Written:
+    def _see_folders(self, pin: Pin, path: str) -> None:
+        """Have the mount see a folder that another device made: a Drive takes two of one name."""
+        folder = path.rpartition("/")[0]
+        if not folder or not pin.is_rclone or self._find(pin, folder, None) is not None:
+            return
+        with suppress(VaultError):
+            self.choose_writer(pin).refresh(pin, path)
+
+    def _commit(self, what: Replacement, deadline: Deadline, origin: Origin | None) -> Written:
         writer = self.choose_writer(what.pin)
         record = _record(
             _canonical(what.at.disk), what.at.disk, what.base, what.data, writer.name, what.temp,
-            created=self._journal.stamp() if created is None else created,
+            origin=origin or Origin(self._journal.stamp()),
         )  # fmt: skip
         # Before it is on file: recovery must not take it for the write of a server that died.
         self.generations[record.id] = what.pin.generation
@@ -483,7 +505,7 @@ def _record(
     protocol: str,
     temp: str | None = None,
     *,
-    created: float,
+    origin: Origin,
 ) -> Record:
     return Record(
         id=uuid.uuid4().hex[:16],
@@ -495,7 +517,8 @@ def _record(
         size=len(data),
         protocol=protocol,
         temp=temp,
-        created=created,
+        created=origin.created,
+        earlier=origin.earlier,
     )
 
 

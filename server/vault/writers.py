@@ -32,6 +32,8 @@ from server.vault.rc import Rc, RcError, RemoteStat, Upload
 from server.workers import Deadline
 
 _MANY_FOLDERS = 20
+_LOOKS = 20
+"""How often a remote is asked for what was just copied there, four times in a second."""
 
 
 class BaseChanged(Exception):
@@ -135,10 +137,11 @@ class DriveWriter:
                     and remote.folder
                     and not self._rc.has_folder(remote.fs, remote.folder)
                 ):
+                    self._check_root(what.pin)
                     # The mount still shows a folder that is gone: by its old id we would write there.
                     self._rc.forget_folders()
                 deadline.check()
-                written = self._copy(staged, remote, what.data)
+                written = self._copy(staged, remote, what.data, deadline)
                 self._rc.refresh(remote.fs, remote.folder)
         finally:
             staged.unlink(missing_ok=True)
@@ -147,7 +150,13 @@ class DriveWriter:
 
     def refresh(self, pin: Pin, disk: str) -> bool:
         remote = self._remote(pin, disk)
-        return self._rc.refresh(remote.fs, remote.folder)
+        folder = remote.folder
+        while not self._rc.refresh(remote.fs, folder):
+            # A folder that the mount never saw: the one above has to tell it first.
+            if not folder:
+                return False
+            folder = folder.rpartition("/")[0]
+        return True
 
     def answers(self, pin: Pin) -> bool:
         """Whether rclone can be asked and its remote keeps the hashes that this protocol stands on."""
@@ -233,19 +242,34 @@ class DriveWriter:
             self._rc.refresh(remote.fs, remote.folder)
             raise BaseChanged
 
-    def _copy(self, staged: Path, remote: "Remote", data: bytes) -> RemoteStat:
+    def _check_root(self, pin: Pin) -> None:
+        """Raise `VaultGone` when the remote has no vault: rclone would begin another one there."""
+        root = self._remote(pin, "").path.rstrip("/")
+        if root and not self._rc.has_folder(self._remote(pin, "").fs, root):
+            raise files.VaultGone(
+                "The vault's folder is gone from the remote; nothing was written.",
+                "Somebody moved or deleted it there. Reads still answer from the mirror.",
+            )
+
+    def _copy(self, staged: Path, remote: "Remote", data: bytes, deadline: Deadline) -> RemoteStat:
         """Copy and verify. What rclone says of the copy counts less than what the remote holds."""
         failure: RcError | None = None
         try:
             self._rc.copy_file(str(self._staging), staged.name, remote.fs, remote.path)
         except RcError as error:
             failure = error
-        try:
-            found = self._rc.stat(remote.fs, remote.path)
-        except RcError as error:
-            raise files.OutcomeOpen from error
-        if found is not None and found.md5 == _md5(data):
-            return found
+        md5 = _md5(data)
+        for _ in range(_LOOKS):
+            try:
+                found = self._rc.stat(remote.fs, remote.path)
+            except RcError as error:
+                raise files.OutcomeOpen from error
+            if found is not None and found.md5 == md5:
+                return found
+            if failure is not None or not deadline.remaining:
+                break
+            # A Drive may need a moment until it lists what it has taken.
+            self._pause(0.25)
         if failure is not None and failure.status is not None:
             raise failure
         raise files.OutcomeOpen from failure

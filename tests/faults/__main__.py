@@ -1,6 +1,7 @@
 """`python -m tests.faults`: many seeds on several workers; the end tells how many, and what was done to them.
 
-A failure prints its seed and its steps. One seed again: `python -m tests.faults --seed 17`.
+A failure prints its seed and its steps. One seed again: `python -m tests.faults --seed 17`. Without
+FAULT_SEEDS it is a slice that ends after some minutes.
 """
 
 import argparse
@@ -53,14 +54,15 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     environ = os.environ
+    minutes = environ.get("FAULT_MINUTES", "0" if "FAULT_SEEDS" in environ else "4")
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=int(environ.get("FAULT_SEEDS", "30")))
+    parser.add_argument("--seeds", type=int, default=int(environ.get("FAULT_SEEDS", "40")))
     parser.add_argument("--steps", type=int, default=int(environ.get("FAULT_STEPS", "40")))
     parser.add_argument("--workers", type=int, default=int(environ.get("FAULT_WORKERS", "4")))
     parser.add_argument(
         "--minutes",
         type=float,
-        default=float(environ.get("FAULT_MINUTES", "0")),
+        default=float(minutes),
         help="begin no seed after that; 0: no limit",
     )
     parser.add_argument("--first", type=int, default=0, help="the first seed")

@@ -4,7 +4,6 @@ Each bed has a sandbox: the vault, and beside it things that nobody may touch.
 """
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +61,9 @@ class Bed:
     def trespasses(self) -> list[str]:
         """What was touched outside the vault."""
         raise NotImplementedError
+
+    def hurry(self) -> None:
+        """Have what waits for another try be tried now."""
 
     def look_again(self) -> None:
         """Have a mount forget what it remembers, as it does by itself after a while."""
@@ -207,6 +209,10 @@ class MountBed(Bed):
         self._lost = True
         MountBed.heal(self)
 
+    def hurry(self) -> None:
+        """Begin anew with uploads that failed: rclone waits longer after every try."""
+        self._restart()
+
     def _detach(self) -> None:
         self.mount.detach()
         self._lost = True
@@ -240,24 +246,10 @@ class LocalMountBed(MountBed):
 
     def __init__(self, work: Path, *, rc: bool) -> None:
         self.folder = Folder(work / "home")
-        self._away = work / "away"
         (work / "rclone").mkdir()
         super().__init__(
             work, LocalMount(self.folder.home, work / "rclone", rc=rc, lifetime=LIFETIME)
         )
-
-    def faults(self) -> dict[str, Fault]:
-        return {**super().faults(), "backend gone": self._take_away}
-
-    def _take_away(self) -> None:
-        self.folder.home.rename(self._away)
-
-    def heal(self) -> None:
-        if self._away.exists():
-            # rclone may have made some of it anew, which must not be taken for the vault.
-            shutil.rmtree(self.folder.home, ignore_errors=True)
-            self._away.rename(self.folder.home)
-        super().heal()
 
     def truth(self) -> Truth:
         return self.folder.truth()
@@ -271,13 +263,8 @@ class LocalMountBed(MountBed):
     def remove(self, path: str) -> None:
         self.folder.remove(path)
 
-    @property
-    def is_away(self) -> bool:
-        return self._away.exists()
-
     def trespasses(self) -> list[str]:
-        outside = [] if self._away.exists() else self.folder.trespasses()
-        return outside + super().trespasses()
+        return self.folder.trespasses() + super().trespasses()
 
 
 class DriveBed(MountBed):

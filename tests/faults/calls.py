@@ -77,7 +77,7 @@ class Author:
 
     def upsert(self, path: str | None = None) -> Call:
         path, content = path or self.note(), self.content()
-        return self._write("note_upsert", path, _upserted(content), content=content)
+        return self._write("note_upsert", path, upserted(content), content=content)
 
     def overwrite(self) -> Call:
         path, content = self.note(), self.content()
@@ -92,15 +92,15 @@ class Author:
     def create(self) -> Call:
         path = self.fresh() if self.chance.random() < 0.7 else self.path()
         content = self.content()
-        return self._write("note_write", path, _created(content), content=content, mode="create")
+        return self._write("note_write", path, created(content), content=content, mode="create")
 
     def append(self) -> Call:
         path, content = self.note(), self.content()
-        return self._write("note_write", path, _appended(content), content=content, mode="append")
+        return self._write("note_write", path, appended(content), content=content, mode="append")
 
     def prepend(self) -> Call:
         path, content = self.note(), self.content()
-        return self._write("note_write", path, _prepended(content), content=content, mode="prepend")
+        return self._write("note_write", path, prepended(content), content=content, mode="prepend")
 
     def patch(self) -> Call:
         path = self.note()
@@ -109,7 +109,7 @@ class Author:
             return self.upsert()
         was, now = self.chance.choice(lines).decode(), self.line()
         return self._write(
-            "note_patch", path, _patched(was, now),
+            "note_patch", path, patched(was, now),
             target="text", selector=was, operation="replace", content=now,
         )  # fmt: skip
 
@@ -121,11 +121,11 @@ class Author:
         def made(answer: Answer) -> None:
             told = {note["path"]: note["etag"] for note in answer["notes"]}
             for path, content in contents.items():
-                self.model.made(path, _appended(content), told.get(path))
+                self.model.made(path, appended(content), told.get(path))
 
         def begun() -> None:
             for path, content in contents.items():
-                self.model.begun(path, _appended(content))
+                self.model.begun(path, appended(content))
 
         return Call("notes_edit", {"edits": edits}, tuple(contents), made, begun)
 
@@ -180,12 +180,12 @@ class Author:
         return Call("search_notes", {"mode": "full_text", "query": word})
 
 
-def _upserted(content: str) -> Effect:
+def upserted(content: str) -> Effect:
     body = content.encode()
     return lambda before: body if before is None else before + b"\n" + body
 
 
-def _created(content: str) -> Effect:
+def created(content: str) -> Effect:
     def effect(before: Text) -> Text:
         if before is not None:
             raise Impossible
@@ -203,7 +203,7 @@ def _only(was: bytes, content: str) -> Effect:
     return effect
 
 
-def _appended(content: str) -> Effect:
+def appended(content: str) -> Effect:
     def effect(before: Text) -> Text:
         gap = b"" if not before or before.endswith(b"\n") else b"\n"
         return (before or b"") + gap + content.encode()
@@ -211,11 +211,11 @@ def _appended(content: str) -> Effect:
     return effect
 
 
-def _prepended(content: str) -> Effect:
+def prepended(content: str) -> Effect:
     return lambda before: content.encode() + (b"\n" + before if before else b"")
 
 
-def _patched(was: str, now: str) -> Effect:
+def patched(was: str, now: str) -> Effect:
     def effect(before: Text) -> Text:
         if before is None or before.count(was.encode()) != 1:
             raise Impossible

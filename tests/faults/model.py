@@ -119,6 +119,11 @@ class Model:
             gone = [lines_of(before) - lines_of(result) for before in befores]
             for line in set.union(*gone):
                 self.claims.pop(line, None)
+        # The answer tells which of the open writes were made; what they took away is gone.
+        doubtful = set().union(*map(lines_of, place.contents()))
+        for line in doubtful - set().union(*map(lines_of, after)):
+            if self.claims.get(line):
+                del self.claims[line]
         for line in set.intersection(*(lines_of(result) for result in after)):
             self.claims.setdefault(line, [])
         place.may = set(after)
@@ -147,6 +152,21 @@ class Model:
         for effect, etag in told:
             if etag is None:
                 self.begun(path, effect)
+
+    def made_apart(self, path: str, told: Sequence[tuple[Effect, str | None]]) -> None:
+        """Like `made_at_once`, but what was answered may have come to lie beside the note."""
+        place = self.place(path)
+        known = set().union(*(lines_of(text) for text in place.contents()))
+        for effect, _ in told:
+            self.begun(path, effect)
+        for effect, etag in told:
+            for text in list(place.ever) if etag is not None else ():
+                for result in _applied(text, [effect]):
+                    if result is not None and etag_of(result) == etag:
+                        self._add(path, result)
+                        for line in lines_of(result) - known:
+                            self.claims.setdefault(line, [])
+        place.unseen = True
 
     def begun(self, path: str, effect: Effect) -> None:
         """A write was sent, and nobody knows what became of it."""
@@ -214,6 +234,9 @@ class Model:
             self._add(moved_to, there)
             target.may = {there} if seen and at_rest else target.may | {there}
             target.unseen = not (seen and at_rest)
+            if target.unseen:
+                # What was on its way to the note finds it by its id, wherever it is now.
+                target.ever |= place.ever
         self._add(path, text)
         place.may = {text}
         place.unseen = not (seen and at_rest)

@@ -1,5 +1,6 @@
 """One worker's seeds: what they share, and what became of each."""
 
+import resource
 import shutil
 import tempfile
 import traceback
@@ -11,6 +12,8 @@ from pathlib import Path
 from tests.drive.lab import FakeDrive
 from tests.faults.driver import Run
 from tests.faults.servers import Nursery
+
+_MOST_MEMORY = 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ def run_seed(seed: int, bed: str, steps: int, keep: str | None) -> Outcome:
     global _lab  # noqa: PLW0603 - what a worker process keeps between its seeds
     if _lab is None:
         _lab = Lab()
+        # Should the model ever grow beyond all bounds, this process fails and nothing else does.
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
     work = _lab.work / f"seed{seed}"
     work.mkdir()
     run = Run(seed, bed, work, _lab.nursery, _lab.drive, Path(keep) if keep else None)

@@ -155,3 +155,23 @@ def test_writes_that_wait_build_on_each_other(tmp_path: Path) -> None:
         wanted = {"first", *(f"line {number}" for number in range(16))}
         wait_for(lambda: set((vault / "note.md").read_text().splitlines()) == wanted, 40, "all")
         assert list(vault.glob("*conflict*")) == []
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("served", [{"SCAN_INTERVAL": "600"}], indirect=True)
+def test_a_note_of_nine_megabytes(served: Server, bed: Bed, drive: FakeDrive) -> None:
+    """It goes up in chunks and is verified; one that nobody has read yet comes in pages."""
+    ours = "".join(f"line {number} {'x' * 90}\n" for number in range(95_000))
+    assert len(ours) > 9 << 20
+    told = served.call("note_write", path="big.md", content=ours, mode="create", timeout=120)
+    assert told["ack"] == "drive", told
+    assert bed.remote("big.md") == ours.encode()
+    assert drive.admin("/stats")["chunks"] >= 2
+    drive.put("vault/claude/cold.md", ours.encode())
+    served.call("vault_sync")
+    pages, offset = [], 0
+    for _ in range(3):
+        page = served.call("note_read", path="cold.md", offset=offset, max_chars=100_000)
+        pages.append(page["content"])
+        offset = page["next_offset"]
+    assert "".join(pages) == ours[:300_000]

@@ -206,3 +206,17 @@ def test_a_note_whose_copy_is_lost_waits_for_the_next_scan(reopen: Open, tmp_pat
     assert index.tend() == 0
     fill(index, 1, first=5)
     assert 5 in held(index)
+
+
+def test_folders_in_use_are_known(tmp_path: Path) -> None:
+    now = [1_000]
+    index = Index.open(tmp_path / "index", clock=lambda: now[0])
+    for path in ("a/one.md", "b/two.md", "three.md"):
+        now[0] += 10
+        index.put([doc(path, "word", mtime_ns=now[0])])
+    assert index.used_folders() == ["", "b", "a"]
+    now[0] += 10
+    index.use(["a/one.md"])
+    index.tend()
+    assert index.used_folders(2) == ["a", ""]
+    index.close()

@@ -1,3 +1,5 @@
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -156,3 +158,24 @@ def test_segments_that_no_row_names_go_when_the_index_opens(tmp_path: Path) -> N
     index.close()
     Index.open(tmp_path).close()
     assert not file.exists()
+
+
+def test_a_full_disk_joins_no_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was cut off stays a line of its own, even if the disk is still full when it is found."""
+    first = Mirror(tmp_path, 0)
+    first.append([b"whole", b"cut off"])
+    first.close()
+    with first.path(1).open("r+b") as file:
+        file.truncate(10)
+    mirror, write = Mirror(tmp_path, 0), os.pwrite
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="no space"):
+        mirror.append([b"next"])
+    monkeypatch.setattr(os, "pwrite", write)
+    mirror.append([b"next"])
+    assert mirror.path(1).read_bytes().split(b"\n") == [b"whole", b"cut ", b"next", b""]
+    mirror.close()

@@ -13,6 +13,7 @@ from server.vault.journal import Journal, Record
 from server.vault.recovery import Recovery
 from server.vault.vault import Vault, Written
 from server.vault.writers import LocalWriter, MountWriter
+from server.workers import Deadline
 
 BASE, OURS, THEIRS = b"base", b"base\nours", b"theirs"
 
@@ -203,3 +204,28 @@ def test_local_writes_leave_nothing_to_settle(vault: Vault, journal: Journal) ->
     assert isinstance(vault.choose_writer(vault.guard.pin()), LocalWriter)
     vault.edit(NotePath("a.md"), lambda _: b"x", Deadline.after(30))
     assert journal.items() == []
+
+
+def test_a_note_that_is_removed_after_a_recovery_leaves_no_ghost(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    """What the remote held before may come back, even if it was written over twice since."""
+    (vault_folder / "a.md").write_bytes(OURS)
+    entry(journal, OURS, BASE, applied=True)
+    recovery.settle()
+    vault, deadline = recovery._vault, Deadline.after(10)
+    with vault.hold(["a.md"], deadline):
+        vault.remove_held("a.md", etag_of(OURS), deadline)
+    assert {etag for ghost in journal.ghosts for etag in ghost.etags} >= {etag_of(BASE)}
+    (vault_folder / "a.md").write_bytes(BASE)
+    recovery.settle()
+    assert not (vault_folder / "a.md").exists()
+
+
+def test_the_index_hears_what_others_wrote_when_both_are_kept(
+    recovery: Recovery, journal: Journal, vault_folder: Path, written: list[Written]
+) -> None:
+    (vault_folder / "a.md").write_bytes(THEIRS)
+    entry(journal, OURS, BASE, applied=True)
+    recovery.settle()
+    assert [(w.path == "a.md", w.content.data) for w in written] == [(False, OURS), (True, THEIRS)]

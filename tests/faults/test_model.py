@@ -1,0 +1,83 @@
+"""The model must find what it is there for: here the server's part is played badly on purpose."""
+
+import pytest
+
+from server.models import etag_of
+from tests.faults.calls import appended, upserted
+from tests.faults.model import Effect, Model, Violation
+
+START = {"a.md": b"k1. start", "note9.md": b"k2. kept"}
+
+
+@pytest.fixture
+def model() -> Model:
+    return Model(START)
+
+
+def written(model: Model, path: str, effect: Effect, before: bytes | None) -> bytes:
+    after = effect(before)
+    assert after is not None
+    model.made(path, effect, etag_of(after))
+    return after
+
+
+def test_what_is_as_it_must_be_is_no_problem(model: Model) -> None:
+    after = written(model, "a.md", upserted("k3. more"), b"k1. start")
+    assert model.problems({**START, "a.md": after}) == []
+
+
+def test_an_answered_write_that_is_not_there_is_found(model: Model) -> None:
+    written(model, "a.md", upserted("k3. more"), b"k1. start")
+    assert any("lost" in problem for problem in model.problems(START))
+
+
+def test_a_write_on_top_of_what_nobody_wrote_is_found(model: Model) -> None:
+    with pytest.raises(Violation):
+        model.made("a.md", upserted("k3. more"), etag_of(b"torn\nk3. more"))
+
+
+def test_a_torn_note_is_found(model: Model) -> None:
+    assert model.torn({**START, "a.md": b"k1. sta"})
+
+
+def test_a_file_that_nobody_made_is_found(model: Model) -> None:
+    assert any("nobody made" in one for one in model.problems({**START, "b.md": b"k1. start"}))
+
+
+def test_an_open_write_may_have_been_made_or_not(model: Model) -> None:
+    effect = appended("k3. more")
+    model.begun("a.md", effect)
+    for text in (b"k1. start", b"k1. start\nk3. more"):
+        assert model.problems({**START, "a.md": text}) == []
+    assert model.problems({**START, "a.md": b"k3. more"}), "but not without what was there"
+
+
+def test_writes_at_once_must_be_explained_by_an_order(model: Model) -> None:
+    first, second = upserted("k3. one"), upserted("k4. two")
+    base = b"k1. start"
+    in_order = [
+        (first, etag_of(base + b"\nk3. one")),
+        (second, etag_of(base + b"\nk3. one\nk4. two")),
+    ]
+    model.made_at_once("a.md", in_order)
+    assert model.known("a.md") == base + b"\nk3. one\nk4. two"
+    with pytest.raises(Violation):
+        # Both were built on the same content: one of them is lost.
+        Model(START).made_at_once(
+            "a.md", [(one, etag_of(one(base) or b"")) for one in (first, second)]
+        )
+
+
+def test_what_others_threw_away_is_not_the_servers_loss(model: Model) -> None:
+    model.changed_elsewhere("a.md", b"k3. theirs", b"k1. start", seen=True)
+    assert model.problems({**START, "a.md": b"k3. theirs"}) == []
+    assert model.problems(START), "but theirs must stay"
+
+
+def test_what_was_not_there_yet_when_others_came_must_come_to_lie_somewhere(model: Model) -> None:
+    written(model, "a.md", upserted("k3. ours"), b"k1. start")
+    model.changed_elsewhere("a.md", b"k4. theirs", b"k1. start", seen=True)
+    alone = {**START, "a.md": b"k4. theirs"}
+    assert any("lost" in problem for problem in model.problems(alone))
+    beside = {**alone, "a.conflict-1.md": b"k1. start\nk3. ours"}
+    assert model.problems(beside) == []
