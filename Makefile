@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup setup-dev run test test-faults test-deploy faults check format bench crash fuzz oracle docs dist lock clean
+.PHONY: help setup setup-dev run test test-faults test-deploy check format bench crash fuzz oracle docs dist lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
