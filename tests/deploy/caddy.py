@@ -46,7 +46,11 @@ class Caddy:
                 stdout=log,
                 stderr=log,
             )
-        wait_for(self._is_up, 60, "Caddy")
+        try:
+            wait_for(self._is_up, 60, "Caddy")
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

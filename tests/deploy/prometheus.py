@@ -64,7 +64,11 @@ class Prometheus:
             stderr=self._log,
             env={"PATH": os.environ["PATH"], "GOMAXPROCS": "1"},
         )
-        wait_for(self._is_ready, 60, "Prometheus")
+        try:
+            wait_for(self._is_ready, 60, "Prometheus")
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
