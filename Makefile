@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup setup-dev run test test-faults test-deploy check format bench crash fuzz oracle docs dist lock clean
+.PHONY: help setup setup-dev run test test-faults test-deploy faults check format bench crash fuzz oracle docs dist lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -54,8 +54,11 @@ crash: setup-dev ## the fault-injection runs at full length: 50 kills of the ser
 	CRASH_ROUNDS=20 $(BIN)/pytest tests/real/test_crashes.py tests/real/test_moves.py -v
 	EDIT_ROUNDS=200 KEY_ROUNDS=40 $(BIN)/pytest tests/real/test_edits.py -v -s
 
-test-faults: setup-dev ## calls among faults by seed, against a model; FAULT_SEEDS=500 FAULT_STEPS=100 at full length
+test-faults: setup-dev ## agents' calls among faults of every kind, by seed, against a model
 	$(BIN)/python -m tests.faults
+
+faults: setup-dev ## the same at full length: 500 seeds of 100 steps
+	FAULT_SEEDS=500 FAULT_STEPS=100 $(BIN)/python -m tests.faults
 
 fuzz: setup-dev ## 50,000 hostile paths, watched through the filesystem
 	HOSTILE_PATHS=50000 $(BIN)/pytest -n0 -s tests/real/test_hostile_paths.py

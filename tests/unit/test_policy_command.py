@@ -40,8 +40,8 @@ def test_the_example_of_the_docs_is_explained_as_it_says(
     [
         ("researcher", "inbox/a.md", False, True, "confirm"),
         ("researcher", "Projects/Private.md", False, False, "on"),
-        ("owner", "projects/private.md", False, False, "on"),
-        ("owner", "/", True, True, "on"),
+        ("laptop", "projects/private.md", False, False, "on"),
+        ("laptop", "/", True, True, "on"),
         ("stranger", "projects/a.md", True, False, "on"),
         ("stranger", "", False, False, "on"),
     ],
@@ -53,7 +53,7 @@ def test_the_json_says_who_may_do_what(
     told = json.loads(capsys.readouterr().out)
     said = (told["read"]["allowed"], told["write"]["allowed"], told["write_mode"]["mode"])
     assert said == (read, write, mode)
-    assert told["admin"] is (caller == "owner")
+    assert told["admin"] is (caller == "laptop")
 
 
 @pytest.mark.usefixtures("file")
@@ -71,7 +71,7 @@ def test_a_file_is_checked_before_it_is_used(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["policy", "check"]) == 0
-    assert "rules for owner, researcher" in capsys.readouterr().out
+    assert "rules for laptop, researcher" in capsys.readouterr().out
     other = file.with_name("other.yaml")
     other.write_text("rules: [{path: ../x}, {path: a, reads: true}]")
     assert main(["policy", "check", str(other)]) == 2
