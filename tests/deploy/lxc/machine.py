@@ -60,6 +60,7 @@ class Machine:
         """Start it and wait until everything that starts by itself has."""
         groups = [base / self._name for base in _hierarchies()]
         for group in groups:
+            _remove_orphans(group.parent)
             group.mkdir(exist_ok=True)
         command = (
             "unshare", "--mount", "--propagation", "private", "--pid", "--kill-child", "--fork",
@@ -175,6 +176,13 @@ def _children(pid: int) -> list[int]:
         ]
     except OSError:  # it ended in this moment
         return []
+
+
+def _remove_orphans(base: Path) -> None:
+    """Remove the empty cgroups of test runs that were killed."""
+    for group in base.glob("vault-mcp-*"):
+        if not Path(f"/proc/{group.name.rpartition('-')[2]}").exists():
+            _removed(group)
 
 
 def _removed(group: Path) -> bool:
