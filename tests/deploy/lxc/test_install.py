@@ -23,6 +23,7 @@ INSTALL = (
     "--remote", "test:", "--lan-name", "vault.lan",
 )  # fmt: skip
 TOKEN_FILE = "/root/token"
+AS_SERVER = ("setpriv", "--reuid=vault-mcp", "--regid=vault-mcp", "--init-groups")
 
 
 class Client:
@@ -125,6 +126,16 @@ def test_a_second_run_changes_and_restarts_nothing(machine: Machine) -> None:
     assert everything(machine) == before
 
 
+def test_what_the_owner_changed_stays(machine: Machine) -> None:
+    running = pids(machine)
+    for name in ("config.yaml", "mount.env", "caddy.env", "Caddyfile"):
+        machine.run("sh", "-c", f"echo '# mine' >>/etc/vault-mcp/{name}")
+    assert "nothing was changed" in machine.read(*INSTALL, "--lan-name", "other.lan")
+    mine = machine.read("sh", "-c", "tail -qn1 /etc/vault-mcp/*.* /etc/vault-mcp/Caddyfile")
+    assert set(mine.split("\n")) == {"# mine"}
+    assert pids(machine) == running
+
+
 def test_units_are_sound_and_closed(machine: Machine) -> None:
     machine.run("install", "-m", "755", "/bin/true", "/usr/bin/tailscale")
     machine.write("/etc/systemd/system/tailscaled.service", "[Service]\nExecStart=/bin/true\n")
@@ -187,16 +198,14 @@ def test_a_server_that_stands_still_is_restarted(machine: Machine, agent: Client
 
 def test_what_waits_for_its_upload_is_flushed_when_the_mount_stops(machine: Machine) -> None:
     """By hand and not through the server, whose writes are on the remote when it answers."""
-    switch = ("setpriv", "--reuid=vault-mcp", "--regid=vault-mcp", "--clear-groups", "sh", "-c")
-    machine.run(*switch, "echo late >/srv/vault-mcp/vault/late.md")
+    machine.run(*AS_SERVER, "sh", "-c", "echo late >/srv/vault-mcp/vault/late.md")
     machine.run("systemctl", "stop", "vault-mcp-mount.service")
     assert backend(machine, "late.md") == "late\n"
     assert machine.run("findmnt", "-n", "/srv/vault-mcp/vault", check=False).returncode == 1
 
 
 def test_nothing_can_be_written_beneath_a_missing_mount(machine: Machine, agent: Client) -> None:
-    switch = ("setpriv", "--reuid=vault-mcp", "--regid=vault-mcp", "--init-groups")
-    done = machine.run(*switch, "touch", "/srv/vault-mcp/vault/shadow.md", check=False)
+    done = machine.run(*AS_SERVER, "touch", "/srv/vault-mcp/vault/shadow.md", check=False)
     assert "Permission denied" in done.stderr
     answer = agent.call("note_upsert", path="shadow.md", content="x")
     assert answer["code"] == "unavailable"
@@ -262,6 +271,19 @@ def arrive(machine: Machine, wheelhouse: Path, tmp_path: Path) -> Any:
     return arrive
 
 
+def test_a_server_that_is_not_well_is_not_upgraded(machine: Machine, arrive: Any) -> None:
+    before = release_of(machine)
+    machine.run("systemctl", "stop", "vault-mcp-mount.service")
+    wait_for(lambda: not is_ready(machine), 60, "a server without its mount")
+    done = machine.run(f"{SCRIPTS}/upgrade.sh", "--wheelhouse", arrive("9.0.0"), check=False)
+    assert done.returncode == 1
+    assert "isn't ready now" in done.stderr
+    assert release_of(machine) == before
+    assert "before-upgrade" not in machine.read("ls", "/var/backups/vault-mcp")
+    machine.run("systemctl", "start", "vault-mcp-mount.service")
+    wait_for(lambda: is_ready(machine), 90, "the server with its mount back")
+
+
 def test_a_good_build_takes_over(machine: Machine, arrive: Any, agent: Client) -> None:
     before = release_of(machine)
     mount = pids(machine)["vault-mcp-mount.service"]
@@ -321,10 +343,21 @@ def test_it_can_be_installed_again_from_an_index(machine: Machine, agent: Client
     assert agent.call("note_read", path="devlog/third.md")["exists"]
 
 
+def test_purge_refuses_while_something_waits_for_its_upload(machine: Machine) -> None:
+    machine.run("chmod", "a-w", "/backend")
+    machine.run(*AS_SERVER, "sh", "-c", "echo unsent >/srv/vault-mcp/vault/unsent.md")
+    done = machine.run(f"{SCRIPTS}/uninstall.sh", "--purge", check=False)
+    assert done.returncode == 1
+    assert "uploads to make" in done.stderr
+    assert machine.show("vault-mcp.service", "ActiveState") == "active"
+    machine.run("chmod", "u+w", "/backend")
+
+
 def test_purge_leaves_nothing_but_the_vault(machine: Machine) -> None:
     machine.run(f"{SCRIPTS}/uninstall.sh", "--purge")
     found = machine.read("find", "/", "-xdev", "-name", "*vault-mcp*", "-o", "-name", "*vault-rc*")
     elsewhere = ("/root/", "/run/", "/backend/", "/var/log/")  # not of the installation
     assert [path for path in found.split() if not path.startswith(elsewhere)] == []
     assert "vault-" not in machine.read("cat", "/etc/passwd", "/etc/group")
+    assert backend(machine, "unsent.md") == "unsent\n"
     assert "from an agent" in backend(machine, "devlog/first.md")
