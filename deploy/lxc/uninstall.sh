@@ -20,7 +20,7 @@ refuse_unfinished() {
   if [ -x $CURRENT/bin/vault-mcp ] && [ -f $CONFIG/config.yaml ] && [ "$(vault_mcp journal --json)" != "[]" ]; then
     die "there are unfinished writes (vault-mcp journal); start the server and wait, or leave out --purge"
   fi
-  RCLONE=$CURRENT/bin/rclone "$here/flush-uploads.sh" $RC_SOCKET 60 ||
+  RCLONE=$CURRENT/bin/rclone "$here/flush-uploads.sh" $RC_SOCKET 20 ||
     die "rclone still has uploads to make; wait for them, or leave out --purge"
 }
 
