@@ -125,6 +125,8 @@ class Recovery:
         found = self._look(pin, chain)
         etag = found.etag if found else None
         ours = {item.record.etag for item in chain} | {item.record.base for item in chain}
+        # What an earlier write of ours left on the remote is nobody else's.
+        ours |= {etag for item in chain for etag in item.record.earlier}
         if all(item.state != "applied" for item in chain):
             self._settle_unacknowledged(chain, found)
             return

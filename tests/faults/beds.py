@@ -121,7 +121,22 @@ class Folder:
         return found + [path.name for path in self.home.iterdir() if path.name not in known]
 
 
-class PlainBed(Bed):
+class OnFolder(Bed):
+    """What lies in the end in a folder on disk, where others change it."""
+
+    folder: Folder
+
+    def put(self, path: str, data: bytes) -> None:
+        self.folder.put(path, data)
+
+    def move(self, path: str, to: str) -> None:
+        self.folder.move(path, to)
+
+    def remove(self, path: str) -> None:
+        self.folder.remove(path)
+
+
+class PlainBed(OnFolder):
     """A folder on local disk, which somebody may take away for a while."""
 
     def __init__(self, work: Path) -> None:
@@ -152,15 +167,6 @@ class PlainBed(Bed):
     def truth(self) -> Truth:
         # Who is in the middle of a write follows the folder; what it answered for is in there.
         return self.folder.truth(self._away if self._away.exists() else None)
-
-    def put(self, path: str, data: bytes) -> None:
-        self.folder.put(path, data)
-
-    def move(self, path: str, to: str) -> None:
-        self.folder.move(path, to)
-
-    def remove(self, path: str) -> None:
-        self.folder.remove(path)
 
     @property
     def is_away(self) -> bool:
@@ -241,7 +247,7 @@ class MountBed(Bed):
         self.mount.stop()
 
 
-class LocalMountBed(MountBed):
+class LocalMountBed(OnFolder, MountBed):
     """A mount of a folder on disk: the FUSE layer without a Drive behind it."""
 
     def __init__(self, work: Path, *, rc: bool) -> None:
@@ -253,15 +259,6 @@ class LocalMountBed(MountBed):
 
     def truth(self) -> Truth:
         return self.folder.truth()
-
-    def put(self, path: str, data: bytes) -> None:
-        self.folder.put(path, data)
-
-    def move(self, path: str, to: str) -> None:
-        self.folder.move(path, to)
-
-    def remove(self, path: str) -> None:
-        self.folder.remove(path)
 
     def trespasses(self) -> list[str]:
         return self.folder.trespasses() + super().trespasses()

@@ -56,15 +56,17 @@ def _applied(text: Text, effects: Iterable[Effect]) -> Iterator[Text]:
     yield text
 
 
-def _explained(text: Text, order: Iterable[tuple[Effect, str | None]]) -> Iterator[Text]:
+def _explained(text: Text, order: Iterable[tuple[Effect, str | None]]) -> list[Text]:
+    """What a note held one after the other; nothing when an answer says otherwise."""
+    steps = [text]
     for effect, etag in order:
         try:
-            text = effect(text)
+            steps.append(effect(steps[-1]))
         except Impossible:
-            return
-        if etag is not None and (text is None or etag_of(text) != etag):
-            return
-    yield text
+            return []
+        if etag is not None and etag_of(steps[-1] or b"") != etag:
+            return []
+    return steps
 
 
 def lines_of(text: Text) -> set[bytes]:
@@ -141,11 +143,14 @@ class Model:
         for count in range(answered, len(told) + 1):
             for order in permutations(told, count):
                 if sum(etag is not None for _, etag in order) == answered:
-                    results |= {end for text in place.contents() for end in _explained(text, order)}
+                    for text in place.contents():
+                        if steps := _explained(text, order):
+                            # What the note held in between may still be on its way.
+                            for step in steps:
+                                self._add(path, step)
+                            results.add(steps[-1])
         if not results:
             raise Violation(f"{path}: no order of these writes explains their answers")
-        for result in results:
-            self._add(path, result)
         for line in set.intersection(*(lines_of(result) for result in results)):
             self.claims.setdefault(line, [])
         place.may = results

@@ -7,6 +7,7 @@ import traceback
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 from tests.drive.lab import FakeDrive
@@ -55,6 +56,8 @@ def run_seed(seed: int, bed: str, steps: int, keep: str | None) -> Outcome:
     global _lab  # noqa: PLW0603 - what a worker process keeps between its seeds
     if _lab is None:
         _lab = Lab()
+        # A worker of a pool ends without what other processes do at their end.
+        Finalize(_lab, _lab.close, exitpriority=10)
         # Should the model ever grow beyond all bounds, this process fails and nothing else does.
         resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
     work = _lab.work / f"seed{seed}"

@@ -229,3 +229,17 @@ def test_the_index_hears_what_others_wrote_when_both_are_kept(
     entry(journal, OURS, BASE, applied=True)
     recovery.settle()
     assert [(w.path == "a.md", w.content.data) for w in written] == [(False, OURS), (True, THEIRS)]
+
+
+def test_an_older_content_of_ours_is_not_taken_for_somebody_elses(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    """rclone may bring back what was there two writes ago, after a recovery in between."""
+    (vault_folder / "a.md").write_bytes(b"")
+    entry(journal, OURS, BASE, applied=True)
+    recovery.settle()
+    recovery._vault.generations.clear()
+    (vault_folder / "a.md").write_bytes(BASE)
+    recovery.settle()
+    assert (vault_folder / "a.md").read_bytes() == OURS
+    assert list(vault_folder.glob("a.conflict-*.md")) == []
