@@ -176,15 +176,23 @@ class Journal:
             record = item.record
             if item.state != "applied" or not f"{record.disk}/".startswith(f"{old}/"):
                 continue
-            before = [record.base] if record.base else []
-            uploaded.setdefault(record.disk, []).extend([*before, *record.earlier])
+            before = ((record.base,) if record.base else ()) + record.earlier
+            uploaded.setdefault(record.disk, []).extend(before)
             if new is None:
                 changed.append((record.id, None))
             else:
                 disk = new + record.disk[len(old) :]
                 path = unicodedata.normalize("NFC", disk)
-                # Like a new note: when the mount loses it there, it has to be written there.
-                moved = replace(record, id=uuid.uuid4().hex[:16], disk=disk, path=path, base=None)
+                # Like a new note: when the mount loses it there, it has to be written there. What was
+                # there before came along, and may be left behind when it moves on.
+                moved = replace(
+                    record,
+                    id=uuid.uuid4().hex[:16],
+                    disk=disk,
+                    path=path,
+                    base=None,
+                    earlier=before,
+                )
                 self._add(moved, item.data())
                 changed.append((record.id, moved.id))
             self.done(record)

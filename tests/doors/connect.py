@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -77,7 +77,9 @@ class Running:
 
     def _listen(self) -> None:
         assert self.process.stderr is not None
-        self.said.extend(iter(self.process.stderr.readline, ""))
+        # Closed under it when somebody else still holds the other end.
+        with suppress(ValueError):
+            self.said.extend(iter(self.process.stderr.readline, ""))
 
     @property
     def port(self) -> int:
@@ -105,7 +107,7 @@ def running(*arguments: str, command: Sequence[str] = SAMPLE, **popen: Any) -> I
         yield server
     finally:
         server.process.kill()
-        server.process.wait()
+        server.end()
         for stream in (server.process.stdin, server.process.stdout, server.process.stderr):
             if stream is not None:
                 stream.close()

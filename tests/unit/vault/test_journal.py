@@ -135,6 +135,20 @@ def test_a_chain_keeps_its_order_when_a_folder_moves(tmp_path: Path) -> None:
     assert len(journal) == 5
 
 
+def test_what_was_there_before_may_be_left_at_every_place_of_a_move(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    edit = replace(record(1, "a.md"), base="uploaded")
+    journal.prepare(edit, b"new")
+    journal.applied(edit)
+    journal.redirect("a.md", "b.md")
+    journal.redirect("b.md", "c.md")
+    left = {ghost.disk: tuple(ghost.etags) for ghost in journal.ghosts}
+    assert left == {"a.md": ("uploaded",), "b.md": ("uploaded",)}
+    (item,) = Journal(tmp_path).items()
+    assert (item.record.disk, item.record.base) == ("c.md", None)
+    assert item.record.earlier == ("uploaded",)
+
+
 def test_a_write_to_what_was_removed_is_forgotten(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for number, path in ((1, "a.md"), (2, "a.md"), (3, "b.md")):
