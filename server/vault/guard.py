@@ -210,7 +210,7 @@ class Guard:
 
     def adopt(self) -> str:
         """Accept whatever is at VAULT_PATH as the vault: forget the old identity, probe anew."""
-        self._identity.update(id=None, mounted=False, populated=False)
+        self._identity.update(id=None, mounted=False, populated=False, emptied=False)
         self._pin = None
         health = self.probe()
         if not health.ok:
@@ -220,7 +220,12 @@ class Guard:
     def remember(self, *, populated: bool) -> None:
         """A complete scan has seen notes (or none): from then on the identity binds."""
         if populated:
-            self._identity.update(populated=True)
+            self._identity.update(populated=True, emptied=False)
+
+    def expect_less(self, pin: Pin) -> None:
+        """Something was removed through here: if that was the last, an empty folder is no impostor."""
+        if pin.root.hands.run(looks_empty, pin.root.fd):
+            self._identity.update(emptied=True)
 
     # -- looking: runs in a worker, may hang ------------------------------------------------
 
@@ -334,7 +339,8 @@ class Guard:
             return None
 
     def _check_not_empty(self, hands: Hands, fd: int) -> None:
-        if self._identity.current.populated and hands.run(looks_empty, fd):
+        known = self._identity.current
+        if known.populated and not known.emptied and hands.run(looks_empty, fd):
             raise _NotTheVault("empty")
 
     def _still_mounted(self, pin: Pin) -> bool:

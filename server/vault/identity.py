@@ -13,13 +13,17 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """`id` is the marker's content; `populated` means that notes were seen, so it binds."""
+    """`id` is the marker's content; `populated` means that notes were seen, so it binds.
+
+    `emptied` means that the last of them was removed through this server.
+    """
 
     id: str | None = None
     mounted: bool = False
     populated: bool = False
     obsidian_vault: str | None = None
     obsidian_prefix: str | None = None
+    emptied: bool = False
 
 
 class IdentityFile:

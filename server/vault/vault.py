@@ -24,6 +24,7 @@ from server.vault.files import Permit
 from server.vault.guard import Guard, Pin
 from server.vault.journal import QUEUED, Journal, Record
 from server.vault.locks import PathLocks
+from server.vault.paths import is_hidden
 from server.vault.turns import Turns
 from server.vault.writers import BaseChanged, DriveWriter, Replacement, Writer
 from server.workers import Deadline
@@ -304,6 +305,8 @@ class Vault:
             self._journal.lay(after.disk)
             # What waits to be known safe has to come true at its new place.
             self.redirect(before.disk, after.disk)
+            if is_hidden(after.disk):
+                self._left(pin)
             return Moved(before, after)
 
         return self._guarded(run)
@@ -321,9 +324,15 @@ class Vault:
             except BaseChanged:
                 raise _unsteady(path) from None
             self.redirect(gone.disk, None)
+            self._left(pin)
             return gone
 
         return self._guarded(run)
+
+    def _left(self, pin: Pin) -> None:
+        # What was removed is removed, whatever comes of this look.
+        with suppress(OSError):
+            self.guard.expect_less(pin)
 
     def _find(self, pin: Pin, path: str, permit: Permit | None) -> relocation.Place | None:
         try:

@@ -130,3 +130,16 @@ def test_notes_of_one_name_that_go_at_once_all_arrive(house: House) -> None:
     assert {house.bytes(answer.trashed_to) for answer in answers} == {
         f"text {n}".encode() for n in range(6)
     }
+
+
+@pytest.mark.parametrize("permanent", [False, True])
+def test_the_last_note_may_be_deleted_and_another_be_made(house: House, permanent: bool) -> None:
+    """An empty folder is no impostor where this server made it so; one without its marker still is."""
+    house.fill(a="the only one")
+    house.app.scanner.scan()
+    delete(house, "a.md", permanent=permanent)
+    assert house.app.guard.probe().state == "ok"
+    house.call("note_upsert", path="b.md", content="another")
+    house.app.scanner.scan()
+    (house.folder / "b.md").unlink()
+    assert house.app.guard.probe().state == "empty"
