@@ -31,6 +31,8 @@ WITHOUT_EFFECT = frozenset(
 _JUMPS = (-86_400.0, -130.0, -3.0, 3.0, 130.0, 86_400.0)
 _MOST_OPEN = 2
 """Writes of one note that may be open at once: what it may hold grows with every order of them."""
+_MOST_EVER = 40
+"""Contents that a note may have had, any of which may be what the next write was made from."""
 _CALM_EVERY = 25
 _PATIENCE = 60.0
 _LAG = 40.0
@@ -336,7 +338,8 @@ class Run:
 
     def _clear_up(self, *paths: str, most: int = _MOST_OPEN) -> None:
         """Have a note come to rest before there is too much that it may hold."""
-        if any(len(self.model.place(path).open) > most for path in paths):
+        places = [self.model.place(path) for path in paths]
+        if any(len(one.open) > most or len(one.ever) > _MOST_EVER for one in places):
             self._calm()
 
     def _calm(self) -> None:
