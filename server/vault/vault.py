@@ -162,9 +162,22 @@ class Vault:
             self.settle()
             waiting = [path for path in waiting if self.waits(path)]
         if waiting:
+            self._hurry(waiting)
             raise Unavailable(
                 f"An earlier write of {waiting[0]!r} is still being made.", "Try again in a moment."
             )
+
+    def _hurry(self, paths: Iterable[str]) -> None:
+        """Have rclone upload at once what somebody waits for."""
+
+        def tell(pin: Pin) -> None:
+            if (drive := self.drive(pin)) is not None:
+                for path in paths:
+                    drive.hurry(pin, path)
+
+        # Who waits is told to try again anyway.
+        with suppress(VaultError):
+            self._guarded(tell)
 
     def queued_content(self, path: str) -> Found | None:
         """What a file will hold when the newest write that waits for the vault is made."""
