@@ -34,6 +34,8 @@ from server.settings import Settings, SettingsError, describe, load, supervision
 from server.telemetry import Telemetry, configure_logging, log
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
     from server.app import App
 
 BAD_SETTINGS = 2
@@ -138,8 +140,18 @@ def _stdio(_arguments: argparse.Namespace) -> int:
     with open_app(settings) as app:
         limit = settings.max_message_bytes
         _collect_seldom()
-        asyncio.run(serve_stdio(stdio_door(app), max_message_bytes=limit))
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(serve_stdio(stdio_door(app), max_message_bytes=limit))
     return 0
+
+
+def _loop_factory() -> Callable[[], "AbstractEventLoop"] | None:
+    """The loop that uvicorn would take, too; None: Python's own."""
+    try:
+        import uvloop  # noqa: PLC0415
+    except ImportError:  # Windows has none
+        return None
+    return uvloop.new_event_loop
 
 
 def _config_check(arguments: argparse.Namespace) -> int:

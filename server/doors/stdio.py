@@ -1,19 +1,19 @@
 """One client over stdin and stdout. Stdout carries the protocol alone.
 
 The SDK's own transport reads in a thread that holds up the process, drops what is in flight when
-its input ends and says nothing to a line it can't read. Here daemon threads move the bytes, so that
-neither a silent client nor one that stopped reading can keep the process from ending.
+its input ends and says nothing to a line it can't read. Here the streams that it is given are the
+pipes themselves: nothing but the call is between a line that comes and the line that answers it.
 """
 
 import asyncio
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.lowlevel import Server
+from mcp.server.runner import serve_dual_era_loop, serve_loop
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.message import SessionMessage
 from mcp.types import (
@@ -48,27 +48,47 @@ async def serve_stdio(
     source, sink = claim_standard_streams()
     flights = _Flights()
     stop, hurry = asyncio.Event(), asyncio.Event()
-    inbox, requests = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    answers, outbox = anyio.create_memory_object_stream[SessionMessage](0)
-    refusals = answers.clone()
-    reader = LineReader(source, max_message_bytes)
+    outbox = _Outbox(LineWriter(sink), flights)
+    inbox = _Inbox(LineReader(source, max_message_bytes), outbox, flights)
     _catch_signals(stop, hurry)
-    serving = asyncio.create_task(
-        server.run(requests, answers, server.create_initialization_options())
-    )
-    sending = asyncio.create_task(_send(outbox, LineWriter(sink), flights))
-    reading = asyncio.create_task(_receive(reader, inbox, refusals, flights))
-    await _first({serving, sending, reading}, stop)
-    reading.cancel()
-    await _first({serving, sending}, flights.none, hurry, within=grace_seconds)
-    inbox.close()
-    refusals.close()
-    await asyncio.wait({serving, sending}, timeout=_ENDING)
-    for task in (serving, sending, reading):
-        task.cancel()
-    await asyncio.wait({serving, sending, reading}, timeout=_ENDING)
+    serving = asyncio.create_task(_serve(server, inbox, outbox))
+    await _first({serving}, stop, inbox.ended, outbox.broken)
+    inbox.stop()
+    if not outbox.broken.is_set():
+        await _first({serving}, flights.none, hurry, within=grace_seconds)
+    inbox.release()
+    await asyncio.wait({serving}, timeout=_ENDING)
+    serving.cancel()
+    await asyncio.wait({serving}, timeout=_ENDING)
     if serving.done() and not serving.cancelled():
         serving.result()
+
+
+async def _serve(server: Server[Any], inbox: "_Inbox", outbox: "_Outbox") -> None:
+    async with server.lifespan(server) as state:
+        # Who begins with a handshake is in its era for good; of the others the SDK has to find out,
+        # and passes on every message through one more stream for it.
+        serve = serve_loop if await inbox.opens_with("initialize") else serve_dual_era_loop
+        options = server.create_initialization_options()
+        await serve(server, inbox, outbox, lifespan_state=state, init_options=options)
+
+
+class _Stream:
+    """What the SDK expects of a stream beside its messages."""
+
+    async def aclose(self) -> None:
+        """The pipes are the process's, and go with it."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
 
 
 class _Flights:
@@ -95,17 +115,18 @@ class _Flights:
         self._endless.discard(coerce_request_id(request_id))
         self._settle()
 
-    @contextmanager
-    def landing(self, message: JSONRPCMessage) -> Iterator[None]:
-        """While a message is written; an answer's id is free before its client can have read it."""
-        self._writes += 1
+    def landed(self, message: JSONRPCMessage, written: "asyncio.Future[None] | None") -> None:
+        """An answer is on its way; its id is free before its client can have read it."""
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
             self.end(message.id)
-        try:
-            yield
-        finally:
-            self._writes -= 1
+        if written is not None:
+            self._writes += 1
             self._settle()
+            written.add_done_callback(self._written)
+
+    def _written(self, _: "asyncio.Future[None]") -> None:
+        self._writes -= 1
+        self._settle()
 
     def _settle(self) -> None:
         if self._ids or self._writes:
@@ -114,27 +135,87 @@ class _Flights:
             self.none.set()
 
 
-async def _receive(
-    reader: LineReader,
-    inbox: MemoryObjectSendStream[SessionMessage | Exception],
-    refusals: MemoryObjectSendStream[SessionMessage],
-    flights: _Flights,
-) -> None:
-    async for line in reader:
-        message = _parsed(line, reader.limit)
-        if isinstance(message, _Refusal):
-            await refusals.send(SessionMessage(message.answer))
-        elif isinstance(message, JSONRPCRequest):
-            if flights.start(message.id, endless=message.method == "subscriptions/listen"):
-                await inbox.send(SessionMessage(message))
-            else:
-                # Without an id: the client would take it for the answer to its first request.
-                twice = _Refusal(INVALID_REQUEST, f"Request id {message.id!r} is still in use.")
-                await refusals.send(SessionMessage(twice.answer))
-        elif message is not None:
-            await inbox.send(SessionMessage(message))
-            if isinstance(message, JSONRPCNotification):
-                _forget_cancelled(message, flights)
+class _Outbox(_Stream):
+    """Writes every message that it is sent; `broken` once nobody reads them."""
+
+    def __init__(self, writer: LineWriter, flights: _Flights) -> None:
+        self._writer = writer
+        self._flights = flights
+        self.broken = asyncio.Event()
+
+    async def send(self, item: SessionMessage, /) -> None:
+        line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        try:
+            written = self._writer.write(line.encode())
+            self._flights.landed(item.message, written)
+            if written is not None:
+                # A call that is cancelled now doesn't take back what is half out.
+                await asyncio.shield(written)
+        except OSError:
+            self.broken.set()
+            raise anyio.BrokenResourceError from None
+
+
+class _Inbox(_Stream):
+    """Reads messages; refuses what is none. After the last one it waits for `release`, because the
+    SDK ends what is in flight when its stream ends.
+    """
+
+    def __init__(self, reader: LineReader, outbox: _Outbox, flights: _Flights) -> None:
+        self._reader = reader
+        self._outbox = outbox
+        self._flights = flights
+        self._opening: SessionMessage | None = None
+        self._released = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    def stop(self) -> None:
+        """Take no more messages."""
+        self._reader.close()
+
+    def release(self) -> None:
+        """Let the stream end."""
+        self._released.set()
+
+    async def opens_with(self, method: str) -> bool:
+        """Whether the first message is a request for this; it stays the first to be received."""
+        with suppress(StopAsyncIteration):
+            self._opening = await self.__anext__()
+        first = self._opening.message if self._opening else None
+        return isinstance(first, JSONRPCRequest) and first.method == method
+
+    def __aiter__(self) -> "_Inbox":
+        return self
+
+    async def receive(self) -> SessionMessage:
+        try:
+            return await self.__anext__()
+        except StopAsyncIteration:
+            raise anyio.EndOfStream from None
+
+    async def __anext__(self) -> SessionMessage:
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            return opening
+        async for line in self._reader:
+            message = _parsed(line, self._reader.limit)
+            if isinstance(message, JSONRPCRequest):
+                message = self._admitted(message)
+            if isinstance(message, _Refusal):
+                await self._outbox.send(SessionMessage(message.answer))
+            elif message is not None:
+                if isinstance(message, JSONRPCNotification):
+                    _forget_cancelled(message, self._flights)
+                return SessionMessage(message)
+        self.ended.set()
+        await self._released.wait()
+        raise StopAsyncIteration
+
+    def _admitted(self, request: JSONRPCRequest) -> "JSONRPCRequest | _Refusal":
+        if self._flights.start(request.id, endless=request.method == "subscriptions/listen"):
+            return request
+        # Without an id: the client would take it for the answer to its first request.
+        return _Refusal(INVALID_REQUEST, f"Request id {request.id!r} is still in use.")
 
 
 def _forget_cancelled(message: JSONRPCNotification, flights: _Flights) -> None:
@@ -142,17 +223,6 @@ def _forget_cancelled(message: JSONRPCNotification, flights: _Flights) -> None:
     request_id = (message.params or {}).get("requestId")
     if message.method == "notifications/cancelled" and isinstance(request_id, int | str):
         flights.end(request_id)
-
-
-async def _send(
-    outbox: MemoryObjectReceiveStream[SessionMessage], writer: LineWriter, flights: _Flights
-) -> None:
-    """Write every answer; returns when there are no more or nobody reads them."""
-    with outbox, suppress(OSError):
-        async for item in outbox:
-            line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-            with flights.landing(item.message):
-                await writer.write(line.encode())
 
 
 class _Refusal:

@@ -35,6 +35,8 @@ class Loaded:
     stat: FileStat
     stale: bool | None = None
     as_of: str | None = None
+    sound: bool = False
+    """The index has read this very text and found nothing odd about it."""
 
     def text(self) -> str:
         """The content as text, without a byte order mark; what isn't UTF-8 becomes U+FFFD."""
@@ -99,7 +101,7 @@ class Loader:
             data = self._index.text(row)
             if data is not None:
                 self._index.use([row.path])
-                return Loaded(row.path, data, row.etag, entry.stat)
+                return Loaded(row.path, data, row.etag, entry.stat, sound=row.warning is None)
         looked = time.time_ns()
         found = self._vault.read(path, permit=permit)
         if found is None:

@@ -230,7 +230,8 @@ class Notes:
         is_note = kind_of(loaded.path) == "note"
         if section is not None and not is_note:
             raise InvalidRequest("Only notes have sections.", "Leave `section` out.")
-        warnings: Sequence[str | None] = (split(text).warning,) if is_note else ()
+        is_odd = is_note and not loaded.sound
+        warnings: Sequence[str | None] = (split(text).warning,) if is_odd else ()
         whole, facts = text, None
         if is_note and (section is not None or include_metadata):
             # A page of plain text does without: to read all of a long note takes a while.
@@ -239,7 +240,9 @@ class Notes:
             if section is not None:
                 found = _part(text, note, section)
                 whole = text[found.start : found.end]
-        content = cut(whole[offset : offset + max_chars], ROOM - _NAMES - weight(facts))
+        content = cut(
+            whole[offset : offset + max_chars], ROOM - _NAMES - (weight(facts) if facts else 0)
+        )
         end = offset + len(content)
         return NoteView(
             path=loaded.path,

@@ -63,7 +63,10 @@ def _normalised(raw: str) -> str:
             f"The path is longer than {MAX_PATH_BYTES} bytes.",
             "Use a shorter name or fewer folders.",
         )
-    if any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in path):
+    # Nothing that is printable is a control character, and most paths are.
+    if not path.isprintable() and any(
+        unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in path
+    ):
         raise InvalidPath("The path has a control character in it.", "Remove it.")
     if "\\" in path:
         raise InvalidPath("The path has a backslash in it.", "Separate folders with '/'.")
