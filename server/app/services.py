@@ -19,6 +19,7 @@ from server.service.deleting import Deleting
 from server.service.devlogs import Devlogs
 from server.service.editing import Editing
 from server.service.finding import Finding
+from server.service.first_look import FirstLook
 from server.service.freshness import Clock
 from server.service.graph import Graph
 from server.service.layout import Layout
@@ -70,7 +71,9 @@ def build_service(
         queues_failed=settings.write_when_down == "queue",
     )  # fmt: skip
     grounds, once = Grounds(index, history, access), Once(history, loader, local)
-    finding = Finding(index, Ripgrep(find_rg()), *asked, storage.telemetry)
+    ripgrep = Ripgrep(find_rg())
+    finding = Finding(index, ripgrep, *asked, storage.telemetry)
+    first_look = FirstLook(guard, index, loader, scanner, ripgrep)
     attachments = Attachments(
         vault, index, editing, access, obsidian, mount, local,
         check_new=grounds.check_new,
@@ -83,7 +86,7 @@ def build_service(
     return Service(
         notes=notes,
         finding=finding,
-        searching=Searching(index, *asked),
+        searching=Searching(index, *asked, hurry=first_look.take),
         packing=Packing(index, *asked),
         graph=Graph(index, notes, editing, *asked),
         vocabulary=Vocabulary(index, *asked),

@@ -24,7 +24,7 @@ from server.telemetry import Telemetry, log
 from server.vault.vault import Found, Vault
 from server.workers import Deadline, Workers
 
-_BATCH, _BATCH_BYTES = 1000, 16 << 20
+_FIRST_BATCH, _BATCH, _BATCH_BYTES = 100, 1000, 16 << 20
 _IN_LINE = 50
 _MASS = 20
 _HOLD_SECONDS = 600.0
@@ -403,15 +403,18 @@ class Scanner:
 
 
 def _batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """Some at a time: many enough for the index, and not more than memory should hold."""
+    """Some at a time: many enough for the index, and not more than memory should hold.
+
+    Few at first: who asks for a note while the server starts must not wait for a long transaction.
+    """
     batch: list[Entry] = []
-    size = 0
+    size, most = 0, _FIRST_BATCH
     for entry in entries:
         batch.append(entry)
         size += entry.stat.size
-        if len(batch) == _BATCH or size > _BATCH_BYTES:
+        if len(batch) == most or size > _BATCH_BYTES:
             yield batch
-            batch, size = [], 0
+            batch, size, most = [], 0, min(2 * most, _BATCH)
     if batch:
         yield batch
 

@@ -5,6 +5,7 @@ of `--regexp=`, so nothing in it can become an option.
 """
 
 import contextlib
+import os
 import subprocess
 import tempfile
 import threading
@@ -41,6 +42,18 @@ _OPTIONS = (
     "--threads=1",
     "--regex-size-limit=32M",
     "--dfa-size-limit=128M",
+)
+
+_LISTING = (
+    "--no-config",
+    "--files-with-matches",
+    "--null",
+    "--fixed-strings",
+    "--ignore-case",
+    "--text",
+    "--encoding=none",
+    "--no-ignore",
+    "--no-messages",
 )
 
 
@@ -83,6 +96,29 @@ class Ripgrep:
         names = [str(file) for file in files] or ["/dev/null"]
         positions = {name: position for position, name in reversed(list(enumerate(names)))}
         self._search(pattern, names, positions, None, case, timeout, on_hit, deadline)
+
+    def files_with(
+        self, words: Sequence[str], folder: str, *, glob: str, limit: int, timeout: float
+    ) -> list[str]:
+        """The files below a folder that have one of the words, whatever their case, as paths in it.
+
+        At most `limit`; hidden ones and what symbolic links lead to don't count. Raises like `search`.
+        """
+        found: list[str] = []
+        command = [
+            self._executable, *_LISTING, f"--glob={glob}", *(f"--regexp={word}" for word in words),
+            "--", folder,
+        ]  # fmt: skip
+        deadline = Deadline.after(timeout)
+        with self._slot(timeout, deadline), _running(command, None, timeout) as run:
+            assert run.process.stdout is not None  # noqa: S101 - a pipe was asked for
+            for name in _ended_by_nul(run.process.stdout):
+                found.append(os.path.relpath(os.fsdecode(name), folder))
+                if len(found) == limit:
+                    break
+            if run.expired:
+                raise _too_slow(timeout)
+        return found
 
     def search_bytes(
         self,
@@ -188,6 +224,13 @@ def _feed(process: "subprocess.Popen[bytes]", data: bytes) -> threading.Thread:
     thread = threading.Thread(target=write, name="rg-feed", daemon=True)
     thread.start()
     return thread
+
+
+def _ended_by_nul(stream: IO[bytes]) -> Iterator[bytes]:
+    held = b""
+    while chunk := stream.read1(1 << 16):  # type: ignore[attr-defined]
+        *whole, held = (held + chunk).split(b"\0")
+        yield from whole
 
 
 def _check(pattern: str) -> None:

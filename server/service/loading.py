@@ -148,6 +148,20 @@ class Loader:
             iso_ns(row.indexed_at_ns),
         )
 
+    def fetch(self, paths: Sequence[str]) -> None:
+        """Read notes and index them, all in one go. Raises what a vault raises that can't be read."""
+        documents = []
+        for path in paths:
+            looked = time.time_ns()
+            found = self._vault.read(NotePath(path))
+            if found is not None:
+                racy = is_racy(found.content.stat.mtime_ns, looked)
+                documents.append(Document(
+                    found.path, found.disk, found.content.data, found.content.stat, racy, looked
+                ))  # fmt: skip
+        if documents:
+            self._index.put(documents)
+
     def store(self, document: Document, *, later: bool = False) -> None:
         """Index a content that was just read or written; the vault has it, so a failure is only logged."""
         try:

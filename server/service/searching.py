@@ -69,7 +69,10 @@ class Searching:
         local: Workers,
         *,
         timeout: float = 10.0,
+        hurry: Callable[[Node | None], None] = lambda _node: None,
     ) -> None:
+        """`hurry` has the notes indexed first that a query may be about."""
+        self._hurry = hurry
         self._index = index
         self._access = access
         self._clock = clock
@@ -110,6 +113,7 @@ class Searching:
         by_text = any(isinstance(part, Text) for part in walk(node))
 
         def run() -> Page:
+            self._hurry(node)
             self._check(scopes, sees)
             found = self._index.find(
                 node,

@@ -75,6 +75,11 @@ class Pin:
     def is_rclone(self) -> bool:
         return self.mount is not None and self.mount.is_rclone
 
+    @property
+    def may_hang(self) -> bool:
+        """Whether something else than this machine's kernel answers for it, or nobody knows."""
+        return self.mount is None or self.mount.may_hang
+
 
 @dataclass(frozen=True, slots=True)
 class Health:

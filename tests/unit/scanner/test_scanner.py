@@ -729,9 +729,8 @@ def test_a_look_that_comes_late_does_not_undo_a_newer_one(tmp_path: Path) -> Non
 # -- the loop -------------------------------------------------------------------------------------
 
 
-def test_progress_tells_where_the_scan_is(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.scanner.scanner._BATCH", 250)
-    for n in range(300):
+def test_progress_tells_where_the_scan_is(scene: Scene) -> None:
+    for n in range(350):
         scene.write(f"{n}.md", str(n))
     seen: set[tuple[str, int, int]] = set()
     waiting: set[float] = set()
@@ -745,16 +744,17 @@ def test_progress_tells_where_the_scan_is(scene: Scene, monkeypatch: pytest.Monk
     scene.vault.on_list = note
     scene.vault.on_read = note
     scan(scene)
-    assert waiting == {300, 50}
+    # Few notes at first: who asks for one meanwhile shall not wait for long.
+    assert waiting == {350, 250, 50}
     assert scene.metric("vault_index_waiting_notes") == 0
-    assert seen == {("walking", 0, 0), ("reading", 0, 300), ("reading", 250, 300)}
+    assert seen == {("walking", 0, 0), *(("reading", done, 350) for done in (0, 100, 300))}
     progress = scene.scanner.progress
     assert (progress.phase, progress.done, progress.total) == ("idle", 0, 0)
     assert progress.last_success == 1000.0
     assert progress.last_seconds is not None
     assert scene.metric("vault_scan_progress_ratio") == 1
-    assert scene.metric("vault_notes") == 300
-    assert scene.metric("vault_scan_changes_total", kind="added") == 300
+    assert scene.metric("vault_notes") == 350
+    assert scene.metric("vault_scan_changes_total", kind="added") == 350
     assert scene.metric("vault_scans_total", outcome="ok") == 1
     assert scene.metric("vault_scan_last_success_timestamp_seconds") == 1000.0
 

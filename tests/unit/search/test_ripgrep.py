@@ -290,3 +290,28 @@ def test_find_rg_prefers_its_own_and_takes_a_newer_one(
     (tmp_path / "rg").unlink()
     with pytest.raises(FileNotFoundError, match="ripgrep"):
         find_rg()
+
+
+def test_files_with_a_word_are_listed_whatever_its_case(tmp_path: Path) -> None:
+    for name, text in {
+        "a.md": "Tea.*", "b/c d.md": "x\nTEA.* y", "tea.md": "pot", "d.txt": "tea.*", ".e/f.md": "tea.*",
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "link.md").symlink_to("a.md")
+
+    def found(*words: str, limit: int = 9) -> list[str]:
+        folder = str(tmp_path)
+        return ripgrep().files_with(words, folder, glob="*.md", limit=limit, timeout=30)
+
+    # No word is a pattern, and none is an option.
+    assert sorted(found("tea.*")) == ["a.md", "b/c d.md"]
+    assert sorted(found("pot", "tea.*")) == ["a.md", "b/c d.md", "tea.md"]
+    assert found("--files") == []
+    assert len(found("tea.*", limit=1)) == 1
+
+
+def test_a_listing_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    slow = Ripgrep(script(tmp_path, "exec sleep 60"))
+    with pytest.raises(Timeout):
+        slow.files_with(["x"], str(tmp_path), glob="*", limit=1, timeout=0.1)
