@@ -1,4 +1,4 @@
-"""The write journal: a write is on local disk, fsynced, before the vault is touched.
+"""The write journal: a write is on local disk before the vault is touched.
 
 One file per write in STATE_DIR: a JSON header line, then the new content. Its suffix is its state:
 
@@ -121,8 +121,13 @@ class Journal:
             self._stamp = max(time.time(), self._stamp + 1e-5, _moment(newest) + 1e-5)
             return self._stamp
 
-    def prepare(self, record: Record, data: bytes, state: State = "prepared") -> None:
-        """Store a write durably. Raises `Unavailable` when the journal is full or can't be written."""
+    def prepare(
+        self, record: Record, data: bytes, state: State = "prepared", *, durable: bool = True
+    ) -> None:
+        """Store a write, so that it outlives this process and, if `durable`, a power cut.
+
+        Raises `Unavailable` when the journal is full or can't be written.
+        """
         with self._lock:
             if (
                 len(self._sizes) >= self._max_entries
@@ -135,7 +140,7 @@ class Journal:
             self._sizes[_stem(record)] = len(data)
             self._places[_stem(record)] = path_key(record.path), record.id
         try:
-            self._store(record, data, state)
+            self._store(record, data, state, durable=durable)
         except OSError as error:
             self._forget(record)
             raise Unavailable(
@@ -224,7 +229,7 @@ class Journal:
             self._sizes[_stem(record)] = len(data)
             self._places[_stem(record)] = path_key(record.path), record.id
         try:
-            self._store(record, data, "applied")
+            self._store(record, data, "applied", durable=True)
         except OSError:
             self.done(record)
             raise
@@ -257,15 +262,17 @@ class Journal:
                 file.unlink(missing_ok=True)
         return found
 
-    def _store(self, record: Record, data: bytes, state: State) -> None:
+    def _store(self, record: Record, data: bytes, state: State, *, durable: bool) -> None:
         header = json.dumps(asdict(record), ensure_ascii=False).encode("utf-8", "surrogateescape")
         new = self._folder / f"{_stem(record)}.new"
         with new.open("xb") as file:
             file.write(header + b"\n" + data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         new.rename(self._file(record, state))
-        sync_folder(self._folder)
+        if durable:
+            sync_folder(self._folder)
 
     def _file(self, record: Record, state: str) -> Path:
         return self._folder / f"{_stem(record)}.{state}"

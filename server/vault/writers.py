@@ -57,6 +57,10 @@ class Writer(Protocol):
     name: str
     on_remote: bool
     """Whether an answer means that the remote has it."""
+    survives_power_cuts: bool
+    """Whether one leaves either the old content or the new one, with nothing that the journal would
+    have to mend.
+    """
 
     def commit(self, what: Replacement, deadline: Deadline) -> FileStat: ...
 
@@ -70,6 +74,7 @@ class LocalWriter:
 
     name = "local"
     on_remote = True
+    survives_power_cuts = True
 
     def refresh(self, _pin: Pin, _disk: str) -> bool:
         return False
@@ -94,6 +99,7 @@ class MountWriter:
 
     name = "mount"
     on_remote = False
+    survives_power_cuts = False
 
     def refresh(self, _pin: Pin, _disk: str) -> bool:
         return False
@@ -115,6 +121,7 @@ class DriveWriter:
 
     name = "drive"
     on_remote = True
+    survives_power_cuts = False
 
     def __init__(self, rc: Rc, staging: Path, pause: Callable[[float], None] = time.sleep) -> None:
         self._rc = rc

@@ -449,7 +449,8 @@ def test_killed_at_any_touch_a_plan_is_carried_out_or_never_began(tmp_path: Path
         states.append(state)
         house.close()
     assert {".plan", ".new", ""} == set(states)
-    assert states.count(".plan") > 40
+    # So many touches of the disk there are at least, and a death at each.
+    assert states.count(".plan") > 30
 
 
 @pytest.mark.requirement("vault.plans")

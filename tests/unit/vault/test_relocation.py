@@ -27,6 +27,7 @@ class Watching:
 
     name: str = "watching"
     on_remote: bool = True
+    survives_power_cuts: bool = False
     looks: list[str] = field(default_factory=list)
     then: Callable[[], object] = field(default=lambda: None)
 

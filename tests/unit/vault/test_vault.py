@@ -30,6 +30,7 @@ class Stubborn:
 
     name: str = "stubborn"
     on_remote: bool = True
+    survives_power_cuts: bool = False
     fails: list[BaseException] = field(default_factory=list)
     seen: list[bytes | None] = field(default_factory=list)
     refreshed: Callable[[], bool] = field(default=lambda: False)
@@ -103,6 +104,18 @@ def test_the_deadline_ends_the_retries(
     with pytest.raises(Timeout):
         put(stubborn, b"x", seconds=0.05)
     assert not (vault_folder / "a.md").exists()
+
+
+@pytest.mark.parametrize("survives", [True, False])
+def test_the_journal_is_on_the_disk_first_where_a_write_needs_it_after_a_power_cut(
+    stubborn: Vault, writer: Stubborn, monkeypatch: pytest.MonkeyPatch, survives: bool
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr("server.vault.journal.os.fsync", synced.append)
+    writer.survives_power_cuts = survives
+    put(stubborn, b"x")
+    # The note and its folder always; the journal's entry and its folder where that must survive.
+    assert len(synced) == (2 if survives else 4)
 
 
 @pytest.mark.parametrize("code", [errno.ENOTCONN, errno.ECONNABORTED, errno.ESTALE])

@@ -14,7 +14,14 @@ from server.models import Content
 from server.vault import files, writers
 from server.vault.guard import Guard
 from server.vault.locks import folder_lock
-from server.vault.writers import BaseChanged, LocalWriter, MountWriter, Replacement, stage
+from server.vault.writers import (
+    BaseChanged,
+    DriveWriter,
+    LocalWriter,
+    MountWriter,
+    Replacement,
+    stage,
+)
 from server.workers import Deadline
 
 TEMP = ".x.vault-mcp.tmp"
@@ -251,8 +258,9 @@ def test_no_descriptor_is_left_open(guard: Guard, vault_folder: Path, writer: An
 
 def test_what_each_writer_promises() -> None:
     local, mount = LocalWriter(), MountWriter()
-    assert (local.name, local.on_remote) == ("local", True)
-    assert (mount.name, mount.on_remote) == ("mount", False)
+    assert (local.name, local.on_remote, local.survives_power_cuts) == ("local", True, True)
+    assert (mount.name, mount.on_remote, mount.survives_power_cuts) == ("mount", False, False)
+    assert not DriveWriter.survives_power_cuts
 
 
 def test_nobody_can_tell_a_plain_folder_to_look_again(guard: Guard, writer: Any) -> None:
