@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -23,11 +24,16 @@ from server.telemetry import log
 __all__ = ["App", "http_connections", "http_door", "open_app", "stdio_door"]
 
 _STOP_SECONDS = 1.0
+_TURN_SECONDS = 0.0005
+"""For how long a thread keeps the interpreter from others that want it. By default that is ten times
+longer, and a search, which gives it away at every step, waits so long each time while a scan runs.
+"""
 
 
 @contextmanager
 def open_app(settings: Settings) -> Iterator[App]:
     """Build the app and run its background work until the block ends."""
+    sys.setswitchinterval(_TURN_SECONDS)
     slot = claim_slot(settings.state_dir)
     with contextlib.ExitStack() as stack:
         stack.callback(slot.release)
