@@ -99,7 +99,9 @@ def _peers(report: Report, folder: Path) -> list[str]:
         "![Start beside other servers](performance-start.svg)",
         "The first right answer is a search that finds fifteen notes spread over the "
         "vault, timed from the start of the process. On a first start an index has to "
-        "be built; servers without one need none, and read the files at each search. "
+        "be built; servers without one need none, and read the files at each search. vault-mcp looks "
+        "for the words in the folder, too, until its index is built (the row “first index” below), "
+        "and says so in its answers: a frequent word is found in all of its notes only then. "
         "Before anything else is timed, a server may finish its work in the background. Times are "
         "medians; results are limited to 20; the servers don't rank or match alike, so the answers "
         "differ. markdown-vault-mcp was given a file for its index, and searches by keyword."
