@@ -123,7 +123,7 @@ class Ripgrep:
     def search_bytes(
         self,
         pattern: str,
-        data: bytes,
+        data: bytes | bytearray,
         *,
         case: Case,
         timeout: float,
@@ -138,7 +138,7 @@ class Ripgrep:
         pattern: str,
         names: Sequence[str],
         positions: dict[str, int],
-        data: bytes | None,
+        data: bytes | bytearray | None,
         case: Case,
         timeout: float,
         on_hit: Callable[[Hit], bool],
@@ -179,7 +179,9 @@ class Ripgrep:
 
 
 @contextlib.contextmanager
-def _running(command: Sequence[str], data: bytes | None, timeout: float) -> Iterator[_Run]:
+def _running(
+    command: Sequence[str], data: bytes | bytearray | None, timeout: float
+) -> Iterator[_Run]:
     # A file, because nobody reads a pipe of complaints while hits are streaming.
     with tempfile.TemporaryFile() as complaints:
         try:
@@ -213,7 +215,7 @@ def _running(command: Sequence[str], data: bytes | None, timeout: float) -> Iter
             process.stdout.close()
 
 
-def _feed(process: "subprocess.Popen[bytes]", data: bytes) -> threading.Thread:
+def _feed(process: "subprocess.Popen[bytes]", data: bytes | bytearray) -> threading.Thread:
     """Write in a thread of its own: rg answers before it has read everything."""
 
     def write() -> None:

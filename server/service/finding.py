@@ -3,22 +3,21 @@
 Never touches the mount: what was last seen of the vault answers, and says how fresh it is.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from operator import itemgetter
 
 from server.access.decision import Access, Sight
 from server.errors import NotFound, VaultError
-from server.index.reading import Reading
+from server.index.reading import Gathered, Reading
 from server.index.rows import Located, Row
 from server.index.store import Index
 from server.models import Caller, Kind
 from server.search.hits import Hit
 from server.search.ripgrep import Case, Ripgrep
 from server.service.freshness import Clock, Freshness
-from server.service.globs import matcher
+from server.service.globs import fixed_folder, matcher
 from server.service.room import ROOM, fitting, weight
 from server.telemetry import Telemetry
 from server.vault.obsidian import ObsidianLinks
@@ -27,8 +26,8 @@ from server.workers import Deadline, Workers
 
 COUNT_CAP = 2_000
 """Matches counted before a search stops: an agent that gets this many must ask more precisely."""
-_PIPE_NOTES, _PIPE_BYTES = 2_000, 8 << 20
-_STRAYS = 4_000
+_PIPE_BYTES = 24 << 20
+_STRAYS = 1_000
 LINE_CHARS = 300
 _FIELDS = "kind attachment size 9999999999 modified 2026-01-01T00:00:00Z" + 6 * '""'
 """As long as the rest of a listed file is."""
@@ -165,10 +164,11 @@ class Finding:
             if matches is not None or not sees.everything:
                 with suppress(_Astray):
                     return whole(_STRAYS)
-                few = self._few(matches, sees)
-                if few is not None:
-                    found = self._grep_texts(query, few, case, deadline)
-                    return self._page(found, few.__getitem__, context, limit, offset)
+                with self._index.reading() as look:
+                    part = look.gather(fixed_folder(path_filter), allowed, _PIPE_BYTES)
+                if part is not None:
+                    found = self._grep_texts(query, part, case, deadline)
+                    return self._page(found, part.text, context, limit, offset)
             return whole(None)
 
         def whole(strays: int | None) -> Matches:
@@ -228,44 +228,27 @@ class Finding:
             raise _Astray
         return found
 
-    def _few(self, matches: Callable[[str], bool] | None, sees: Sight) -> dict[str, bytes] | None:
-        """The texts of the allowed notes when they are few enough to be piped; else None."""
-        paths = self._index.paths(matches, limit=_PIPE_NOTES + 1, sight=sees)
-        if len(paths) > _PIPE_NOTES:
-            return None
-        texts: dict[str, bytes] = {}
-        size = 0
-        for path in paths:
-            row = self._index.get(path)
-            data = self._index.text(row) if row is not None else None
-            if data is not None:
-                texts[path] = data
-                size += len(data) + 1
-            if size > _PIPE_BYTES:
-                return None
-        return texts
-
     def _grep_texts(
-        self, query: str, texts: Mapping[str, bytes], case: Case, deadline: Deadline
+        self, query: str, gathered: Gathered, case: Case, deadline: Deadline
     ) -> list[_Line]:
         found: list[_Line] = []
-        paths, starts, position = list(texts), [], 0
-        for data in texts.values():
-            starts.append(position)
-            position += len(data) + 1
 
         def on_hit(hit: Hit) -> bool:
-            at = bisect_right(starts, hit.offset) - 1
-            path = paths[at]
-            if hit.offset - starts[at] < len(texts[path]):
-                found.append((path, hit.offset - starts[at], hit))
+            owner = gathered.owner(hit.offset)
+            if owner is not None:
+                found.append((*owner, hit))
             return len(found) <= COUNT_CAP
 
-        joined = b"".join(data + b"\n" for data in texts.values())
-        with self._counted():
-            self._ripgrep.search_bytes(
-                query, joined, case=case, timeout=self._timeout, on_hit=on_hit, deadline=deadline
-            )
+        if gathered.data:
+            with self._counted():
+                self._ripgrep.search_bytes(
+                    query,
+                    gathered.data,
+                    case=case,
+                    timeout=self._timeout,
+                    on_hit=on_hit,
+                    deadline=deadline,
+                )
         return found
 
     @contextmanager

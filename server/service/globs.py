@@ -2,10 +2,23 @@
 
 import re
 from collections.abc import Callable
+from itertools import takewhile
 
 from pathspec import GitIgnoreSpec
 
 from server.errors import InvalidRequest
+
+_WILD = re.compile(r"[*?\[\]!\\]")
+
+
+def fixed_folder(pattern: str | None) -> str:
+    """The folder that everything lies in which a glob matches; "" when that may be anywhere."""
+    parts = (pattern or "").strip().removeprefix("./").split("/")
+    # A glob is tied to the root by any slash but one at its end; only then its folders are known.
+    if len(parts) < 2 or parts[1:] == [""]:
+        return ""
+    fixed = takewhile(lambda part: not _WILD.search(part), parts[:-1])
+    return "/".join(part for part in fixed if part)
 
 
 def matcher(pattern: str | None) -> Callable[[str], bool] | None:

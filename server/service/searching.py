@@ -2,11 +2,9 @@
 
 import difflib
 import json
-import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import takewhile
 from typing import Any, Literal
 
 from server.access.decision import Access, Sight
@@ -17,7 +15,7 @@ from server.models import Caller
 from server.query.tree import Node, PropertyTest, Text, walk, wanted_texts
 from server.service.asking import Mode, condition
 from server.service.freshness import Clock, Freshness, iso_ns
-from server.service.globs import matcher
+from server.service.globs import fixed_folder, matcher
 from server.service.room import ROOM, fitting, short
 from server.service.snippets import CHARS, Snippets
 from server.service.trimming import LEAST, few_properties, few_tags, shares
@@ -26,7 +24,6 @@ from server.vault.paths import parse_folder
 from server.workers import Deadline, Workers
 
 MOST_SCOPES = 50
-_WILD = re.compile(r"[*?\[\]!\\]")
 _NAMES = 110
 """The bytes of an item's field names, its score and its time."""
 _TEXT_BYTES = 1 << 20
@@ -219,10 +216,7 @@ def _scope(raw: str) -> Scope:
     if "*" not in raw and "?" not in raw:
         return Scope(parse_folder(raw))
     pattern = unicodedata.normalize("NFC", raw.strip())
-    fixed = list(takewhile(lambda part: not _WILD.search(part), pattern.split("/")))
-    # A glob is tied to the root by any slash but one at its end; only then its folders are known.
-    below = "/".join(part for part in fixed if part) if "/" in pattern.rstrip("/") else ""
-    return Scope(parse_folder(below), pattern, matcher(pattern))
+    return Scope(parse_folder(fixed_folder(pattern)), pattern, matcher(pattern))
 
 
 def _within(snippets: Snippets, text: str, room: int) -> str:

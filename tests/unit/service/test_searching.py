@@ -68,11 +68,14 @@ def rows(answer: dict[str, Any]) -> list[tuple[str, int, str]]:
     return [(row["path"], row["line"], row["text"]) for row in answer["results"]]
 
 
-@pytest.fixture(params=["piped", "segments"])
+@pytest.fixture(params=["hits", "piped", "segments"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Few notes are piped to ripgrep, many are searched where they lie: both must say the same."""
+    if request.param != "hits":
+        # What lies elsewhere is in the way at once.
+        monkeypatch.setattr(finding, "_STRAYS", 0)
     if request.param == "segments":
-        monkeypatch.setattr(finding, "_PIPE_NOTES", 0)
+        monkeypatch.setattr(finding, "_PIPE_BYTES", 0)
     return str(request.param)
 
 
