@@ -50,7 +50,10 @@ class FirstLook:
                 words, pin.root.path, glob="*.md", limit=_MOST, timeout=_SECONDS
             )
             if len(found) < _MOST:
-                names = {path: unicodedata.normalize("NFC", path) for path in found}
-                self._loader.fetch([p for p in found if self._index.get(names[p]) is None])
+                self._loader.fetch([path for path in found if self._is_new(path)])
         except VaultError as error:
             log(logging.DEBUG, "nothing was indexed before its turn", why=error.code)
+
+    def _is_new(self, path: str) -> bool:
+        # A name that is no text has no path in the vault.
+        return path.isprintable() and self._index.get(unicodedata.normalize("NFC", path)) is None

@@ -7,10 +7,11 @@ alone and the result says so.
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from unicodedata import normalize
 
-from server.errors import Ambiguous, Timeout, Unavailable
+from server.errors import Ambiguous, Timeout, Unavailable, VaultError
 from server.index.rows import Document, Row
 from server.index.store import Index
 from server.models import Entry, FileStat, NotePath, etag_of, kind_of
@@ -149,11 +150,12 @@ class Loader:
         )
 
     def fetch(self, paths: Sequence[str]) -> None:
-        """Read notes and index them, all in one go. Raises what a vault raises that can't be read."""
+        """Read notes and index them, all in one go; one that can't be read is left to the scanner."""
         documents = []
         for path in paths:
-            looked = time.time_ns()
-            found = self._vault.read(NotePath(path))
+            looked, found = time.time_ns(), None
+            with suppress(VaultError):
+                found = self._vault.read(NotePath(path))
             if found is not None:
                 racy = is_racy(found.content.stat.mtime_ns, looked)
                 documents.append(Document(

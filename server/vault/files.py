@@ -76,7 +76,9 @@ class Root:
 
     fd: int
     path: str
-    """The real path, only ever compared with the targets of absolute symbolic links."""
+    """The real path: compared with the targets of absolute symbolic links, and where ripgrep looks for
+    names before there is an index. Nothing is ever read or written through it.
+    """
     hands: Hands = OWN
     """Who opened it, and so who can use it."""
 

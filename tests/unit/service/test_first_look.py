@@ -1,5 +1,6 @@
 """What a search asks for is indexed before its turn while the first scan runs."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -92,3 +93,11 @@ def test_a_note_named_in_another_unicode_form_is_indexed_once(beginning: Beginni
     beginning.look.take(Text("tea"))
     beginning.look.take(Text("tea"))
     assert "caf\u00e9.md" in beginning.found
+
+
+def test_what_cant_be_read_is_left_to_the_scan(beginning: Beginning) -> None:
+    beginning.house.write("large.md", "tea " * 20_000)
+    with open(os.fsencode(beginning.house.folder) + b"/caf\xe9.md", "wb") as file:
+        file.write(b"tea")
+    beginning.look.take(Text("tea"))
+    assert beginning.found == ["a/tea.md", "kettle.md"]
