@@ -138,12 +138,13 @@ class Model:
         them.
         """
         place = self.place(path)
+        before = place.contents()
         answered = sum(etag is not None for _, etag in told)
         results: set[Text] = set()
         for count in range(answered, len(told) + 1):
             for order in permutations(told, count):
                 if sum(etag is not None for _, etag in order) == answered:
-                    for text in place.contents():
+                    for text in before:
                         if steps := _explained(text, order):
                             # What the note held in between may still be on its way.
                             for step in steps:

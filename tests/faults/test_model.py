@@ -81,3 +81,12 @@ def test_what_was_not_there_yet_when_others_came_must_come_to_lie_somewhere(mode
     assert any("lost" in problem for problem in model.problems(alone))
     beside = {**alone, "a.conflict-1.md": b"k1. start\nk3. ours"}
     assert model.problems(beside) == []
+
+
+def test_what_a_note_may_hold_does_not_grow_beyond_its_writes(model: Model) -> None:
+    """Three that nobody answered are made or not, in any order, from each content it may have."""
+    model.changed_elsewhere("a.md", b"k3. theirs", b"k1. start", seen=False)
+    writes = [upserted(f"k{number}. more") for number in (4, 5, 6)]
+    model.made_at_once("a.md", [(write, None) for write in writes])
+    contents, orders = {b"k3. theirs", b"k1. start", None}, 1 + 3 + 6 + 6
+    assert len(model.place("a.md").may) == len(contents) * orders
