@@ -304,6 +304,9 @@ class Vault:
                     lambda pin: self._try_edit(pin, path, change, deadline, permit, origin)
                 )
             except BaseChanged:
+                if attempt == 1:
+                    # Twice is no chance: the pin's view of the mount may be the one that is old.
+                    self.guard.wake()
                 time.sleep(min(0.001 * 2**attempt, 0.1))
         raise _unsteady(path)
 
