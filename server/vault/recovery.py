@@ -9,6 +9,8 @@ known safe. Entries of one path form a chain; what the vault holds decides:
     anything else           somebody else changed the note: keep theirs, and put ours beside it
                             unless theirs holds every line of it
 
+What was never acknowledged is made only where the note it was to replace has vanished.
+
 Without rclone's remote control nobody can ask the remote. Then a write counts as safe when the mount
 it was made on stayed up for `grace` seconds; if the mount was replaced before that, the content is
 written again even though the mount shows it, because a restarted rclone may show a content that it
@@ -131,6 +133,12 @@ class Recovery:
         # What an earlier write of ours left on the remote is nobody else's.
         ours |= {etag for item in chain for etag in item.record.earlier}
         if all(item.state != "applied" for item in chain):
+            if found is None and pin.is_rclone and chain[-1].record.base is not None:
+                # rclone removes a note before it renames an uploaded one into its place: cut short in
+                # between, neither is there.
+                self._write_again(chain, None)
+                self._done(chain)
+                return
             self._settle_unacknowledged(chain, found)
             return
         # What was never acknowledged counts if it is there: later writes may be built on it.

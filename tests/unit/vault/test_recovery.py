@@ -281,3 +281,22 @@ def test_who_holds_a_note_does_not_write_over_what_waits(
     with vault.hold(["a.md"], deadline), pytest.raises(Unsettled):
         vault.edit_held(NotePath("a.md"), lambda _: THEIRS, deadline)
     assert (vault_folder / "a.md").read_bytes() == BASE
+
+
+def test_a_note_that_vanished_while_it_was_replaced_is_written(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    """The caller has no answer, but rclone may have removed the old content for the new one."""
+    entry(journal, OURS, BASE, applied=False)
+    recovery.settle()
+    assert (vault_folder / "a.md").read_bytes() == OURS
+    assert states(journal) == ["applied"]
+
+
+def test_a_new_note_that_was_never_acknowledged_is_not_made(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    entry(journal, OURS, None, applied=False)
+    recovery.settle()
+    assert not (vault_folder / "a.md").exists()
+    assert states(journal) == ["aside"]
