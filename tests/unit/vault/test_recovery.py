@@ -161,13 +161,18 @@ def test_an_edit_on_top_of_a_safe_write_is_nobodys_conflict(
 
 
 def test_a_write_is_safe_when_its_mount_stayed_up(
-    recovery: Recovery, journal: Journal, vault_folder: Path, written: list[Written]
+    recovery: Recovery,
+    journal: Journal,
+    vault_folder: Path,
+    written: list[Written],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (vault_folder / "a.md").write_bytes(OURS)
     young = entry(journal, OURS, BASE, applied=True, age=10)
     recovery._vault.generations[young.id] = recovery._vault.guard.pin().generation
     assert recovery.settle() == 1, "too young to be believed"
-    recovery._now = lambda: time.time() + 300
+    ahead = time.time() + 300
+    monkeypatch.setattr(time, "time", lambda: ahead)
     assert recovery.settle() == 1, "a clock that is put forward makes nothing safer"
     recovery._ticks = lambda: time.monotonic() + 300
     assert recovery.settle() == 0
@@ -300,3 +305,23 @@ def test_a_new_note_that_was_never_acknowledged_is_not_made(
     recovery.settle()
     assert not (vault_folder / "a.md").exists()
     assert states(journal) == ["aside"]
+
+
+def test_a_clock_that_is_put_forward_lays_no_ghost(
+    recovery: Recovery, journal: Journal, vault_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (vault_folder / "a.md").write_bytes(OURS)
+    entry(journal, OURS, BASE, applied=True)
+    recovery.settle()
+    vault, deadline = recovery._vault, Deadline.after(10)
+    with vault.hold(["a.md"], deadline):
+        vault.move_held("a.md", "b.md", deadline)
+    ahead = time.time() + 86_400
+    monkeypatch.setattr(time, "time", lambda: ahead)
+    recovery.settle()
+    (vault_folder / "a.md").write_bytes(BASE)
+    recovery.settle()
+    assert not (vault_folder / "a.md").exists()
+    recovery._ticks = lambda: time.monotonic() + 1000
+    recovery.settle()
+    assert journal.ghosts == [], "but it is not expected for ever"
