@@ -166,6 +166,9 @@ class Transaction:
             self.changes.append(("moved", new, old))
         if kind == "note":
             self._reread(known, new)
+            if (stat.size, stat.mtime_ns) != (known.size, known.mtime_ns):
+                # Somebody may have changed it unseen: its new stat must not vouch for the old text.
+                self._db.execute("UPDATE notes SET racy=1 WHERE path=?", (new,))
         return True
 
     @property

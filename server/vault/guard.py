@@ -248,10 +248,24 @@ class Guard:
 
     def _check_pinned(self, pin: Pin) -> None:
         root = pin.root
+        if pin.mount is None or not pin.mount.may_hang:
+            self._check_still_ours(root.hands, root.fd)
+            return
+        # rclone may forget its folders (SIGHUP, vfs/forget, a change of the folder above): whoever
+        # holds one open is left with a view that nobody refreshes. So the pin gets a new one.
+        fd = self._open_root(root.path, root.hands)
+        try:
+            self._check_same_mount(pin.mount, root.hands, fd)
+            self._check_still_ours(root.hands, fd)
+            root.hands.run(os.dup2, fd, root.fd, False)
+        finally:
+            root.hands.close(fd)
+
+    def _check_still_ours(self, hands: Hands, fd: int) -> None:
         known = self._identity.current.id is not None
-        if known and not root.hands.run(has_marker, root.fd, self._marker):
+        if known and not hands.run(has_marker, fd, self._marker):
             raise _NotTheVault("no_marker")
-        self._check_not_empty(root.hands, root.fd)
+        self._check_not_empty(hands, fd)
 
     def _open(self) -> Pin:
         hands = self._hands()
@@ -260,10 +274,7 @@ class Guard:
         if hands is OWN and mount is not None and mount.may_hang:
             hands = self._child()
         self._check_mounted(real, mount, hands)
-        try:
-            fd = hands.run(os.open, real, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            raise _NotTheVault("missing") from None
+        fd = self._open_root(real, hands)
         try:
             self._check_same_mount(mount, hands, fd)
             self._check_marker(hands, fd)
@@ -276,6 +287,12 @@ class Guard:
         self._generation += 1
         self._spare = None
         return Pin(files.Root(fd, real, hands), mount, self._generation)
+
+    def _open_root(self, real: str, hands: Hands) -> int:
+        try:
+            return hands.run(os.open, real, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise _NotTheVault("missing") from None
 
     def _hands(self) -> Hands:
         """Our own for a plain folder; nothing on a mount is touched by this process."""

@@ -44,7 +44,7 @@ from server.vault.steps import (
     read_steps,
     written_down,
 )
-from server.vault.vault import Moved, Vault, Written
+from server.vault.vault import Moved, Unsettled, Vault, Written
 from server.workers import Deadline
 
 __all__ = ["Move", "Outcome", "Plan", "Plans", "Remove", "Replace", "Step"]
@@ -132,7 +132,7 @@ class Plans:
         except files.OutcomeOpen:
             raise
         except VaultError as error:
-            if isinstance(tried, Replace) and not isinstance(error, PermissionDenied):
+            if isinstance(tried, Replace) and not isinstance(error, PermissionDenied | Unsettled):
                 # A write that failed may have put its content there all the same.
                 done.append(tried)
             self._take_back(plan, done, error)

@@ -9,6 +9,8 @@ known safe. Entries of one path form a chain; what the vault holds decides:
     anything else           somebody else changed the note: keep theirs, and put ours beside it
                             unless theirs holds every line of it
 
+What was never acknowledged is made only where the note it was to replace has vanished.
+
 Without rclone's remote control nobody can ask the remote. Then a write counts as safe when the mount
 it was made on stayed up for `grace` seconds; if the mount was replaced before that, the content is
 written again even though the mount shows it, because a restarted rclone may show a content that it
@@ -47,19 +49,17 @@ class Recovery:
         *,
         on_write: Callable[[Written], None],
         grace: float = 120.0,
-        now: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`grace` is counted by `ticks`, which nobody sets back or forward."""
+        """What has to last is counted by `ticks`, which nobody sets back or forward."""
         self._vault = vault
         self._journal = journal
         self._telemetry = telemetry
         self._on_write = on_write
         self._grace = grace
-        self._now = now
         self._ticks = ticks
         self._since: dict[str, float] = {}
-        """When writes of the present mount were first looked at."""
+        """When writes of the present mount, and ghosts, were first looked at."""
         self._busy = threading.Lock()
         vault.settle = self.settle
 
@@ -70,6 +70,7 @@ class Recovery:
                 pin = self._vault.guard.pin()
                 items = self._journal.items()
                 on_file = {item.record.id for item in items}
+                on_file |= {ghost.id for ghost in self._journal.ghosts}
                 self._since = {one: at for one, at in self._since.items() if one in on_file}
                 for chain in by_path(items).values():
                     waiting = [item for item in chain if self._is_waiting(pin, item)]
@@ -83,7 +84,7 @@ class Recovery:
 
     def _lay(self, ghost: Ghost) -> None:
         """Put what came back at the place of a moved or deleted note into the trash."""
-        if self._now() - ghost.created > _GHOST_SECONDS:
+        if self._age(ghost.id) > _GHOST_SECONDS:
             self._journal.lay(ghost.disk)
             return
         try:
@@ -107,7 +108,7 @@ class Recovery:
         # one needs no look before its time has come, unless the remote can be asked.
         if item.state == "prepared":
             return False
-        return self._drive(pin) is not None or self._age(item) > self._grace
+        return self._drive(pin) is not None or self._age(item.record.id) > self._grace
 
     def _settle_safely(self, pin: Pin, chain: Sequence[Item]) -> None:
         try:
@@ -131,6 +132,12 @@ class Recovery:
         # What an earlier write of ours left on the remote is nobody else's.
         ours |= {etag for item in chain for etag in item.record.earlier}
         if all(item.state != "applied" for item in chain):
+            if found is None and pin.is_rclone and chain[-1].record.base is not None:
+                # rclone removes a note before it renames an uploaded one into its place: cut short in
+                # between, neither is there.
+                self._write_again(chain, None)
+                self._done(chain)
+                return
             self._settle_unacknowledged(chain, found)
             return
         # What was never acknowledged counts if it is there: later writes may be built on it.
@@ -257,10 +264,10 @@ class Recovery:
     def _same_mount(self, pin: Pin, item: Item) -> bool:
         return self._vault.generations.get(item.record.id) == pin.generation
 
-    def _age(self, item: Item) -> float:
-        """For how long a write has been on its mount, at least."""
+    def _age(self, one: str) -> float:
+        """For how long a write has been on its mount, or a ghost expected, at least."""
         now = self._ticks()
-        return now - self._since.setdefault(item.record.id, now)
+        return now - self._since.setdefault(one, now)
 
 
 def _origin(chain: Sequence[Item]) -> Origin:

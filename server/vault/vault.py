@@ -37,6 +37,15 @@ _ATTEMPTS = 50
 _READ_PATIENCE = 30.0
 
 
+class Unsettled(Unavailable):
+    """Nothing was written: an earlier write of the file has to come true first."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"An earlier write of {path!r} is still being made.", "Try again in a moment."
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A file as read: its canonical path, its spelling on disk, its content."""
@@ -149,10 +158,10 @@ class Vault:
         It was never made, or on a mount that is gone since: a restarted rclone shows anything
         until what it lost is written again.
         """
+        return self._waits_for(path, self.guard.last)
+
+    def _waits_for(self, path: str, pin: Pin | None) -> bool:
         ids = self._journal.ids(path)
-        if not ids:
-            return False
-        pin = self.guard.last
         return any(self.generations.get(one) != (pin.generation if pin else -1) for one in ids)
 
     def settle_first(self, paths: Iterable[str]) -> None:
@@ -163,9 +172,7 @@ class Vault:
             waiting = [path for path in waiting if self.waits(path)]
         if waiting:
             self._hurry(waiting)
-            raise Unavailable(
-                f"An earlier write of {waiting[0]!r} is still being made.", "Try again in a moment."
-            )
+            raise Unsettled(waiting[0])
 
     def _hurry(self, paths: Iterable[str]) -> None:
         """Have rclone upload at once what somebody waits for."""
@@ -247,7 +254,8 @@ class Vault:
             with self.hold([path], deadline):
                 # Who came before us may have put theirs on record while we waited.
                 if not self.waits(path):
-                    return self.edit_held(path, change, deadline, permit=permit)
+                    with suppress(Unsettled):
+                        return self.edit_held(path, change, deadline, permit=permit)
         raise _unsteady(path)
 
     def mend(
@@ -285,7 +293,10 @@ class Vault:
         permit: Permit | None = None,
         origin: Origin | None = None,
     ) -> Written:
-        """`edit` for who holds the path already; without `origin` it is asked for now."""
+        """`edit` for who holds the path already; without `origin` it is asked for now.
+
+        Raises `Unsettled` when an earlier write has to come true first.
+        """
         for attempt in range(_ATTEMPTS):
             deadline.check()
             try:
@@ -293,6 +304,9 @@ class Vault:
                     lambda pin: self._try_edit(pin, path, change, deadline, permit, origin)
                 )
             except BaseChanged:
+                if attempt == 1:
+                    # Twice is no chance: the pin's view of the mount may be the one that is old.
+                    self.guard.wake()
                 time.sleep(min(0.001 * 2**attempt, 0.1))
         raise _unsteady(path)
 
@@ -440,6 +454,9 @@ class Vault:
         permit: Permit | None,
         origin: Origin | None,
     ) -> Written:
+        if origin is None and self._waits_for(path, pin):
+            # The mount is a new one since the caller looked, and may show what it held long ago.
+            raise Unsettled(path)
         found = self._read(pin, path, permit)
         base = found.content if found else None
         data = change(base)

@@ -6,11 +6,13 @@ import pytest
 
 from server.errors import Unavailable
 from server.models import NotePath
+from server.vault.rc import Rc
 from server.vault.vault import Written
 from server.workers import Deadline
 from tests.contract.beds import Bed, Opened
 from tests.contract.conftest import make_bed
 from tests.drive.lab import FakeDrive
+from tests.drive.processes import wait_for
 
 
 @pytest.fixture
@@ -51,3 +53,22 @@ def test_no_vault_is_begun_where_the_old_one_is_gone(bed: Bed, drive: FakeDrive)
     with pytest.raises(Unavailable):
         write(opened, "b.md", b"two")
     assert drive.names("vault") == []
+
+
+def test_a_mount_that_forgot_its_folders_is_seen_as_it_is(bed: Bed) -> None:
+    """rclone then makes its folders anew, and refreshes no more what somebody held open."""
+    assert bed.rc_address is not None
+    rc = Rc(bed.rc_address, 10)
+    (fs,) = rc.vfs_list()
+    bed.elsewhere(".vault-mcp", b"known\n")
+    rc.refresh(fs, "claude")
+    opened = bed.open()
+    generation = opened.guard.pin().generation
+    rc.call("vfs/forget")
+    assert opened.vault.read(NotePath("a.md")) is None
+    bed.elsewhere("a.md", b"theirs")
+    rc.refresh(fs, "claude")
+    wait_for((bed.folder / "a.md").exists, 10, "the new folder")
+    assert opened.guard.probe().ok
+    assert opened.vault.read(NotePath("a.md")) is not None
+    assert opened.guard.pin().generation == generation, "nothing has to be written again for that"

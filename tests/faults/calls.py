@@ -153,7 +153,7 @@ class Author:
             if permanent:
                 self.model.begun(path, lambda _before: None)
             else:
-                self.model.place(path).may.add(None)
+                self.model.move_begun(path, None)
 
         return Call("note_delete", {"path": path, "permanent": permanent}, (path,), made, begun)
 

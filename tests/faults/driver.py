@@ -85,7 +85,8 @@ class Run:
             return
         kept = self._keep / f"seed{self.seed}"
         kept.mkdir(parents=True, exist_ok=True)
-        for log in self.work.rglob("*.log"):
+        # Not through the mount, which may be what is broken.
+        for log in (*self.work.glob("*.log"), *self.work.glob("rclone/*.log")):
             shutil.copy(log, kept)
         shutil.copytree(self.disk.folder / "state", kept / "state", dirs_exist_ok=True)
 

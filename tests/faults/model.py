@@ -82,6 +82,8 @@ class Model:
         self.legit: set[bytes] = set()
         self.claims: dict[bytes, list[Excuse]] = {}
         """Lines that must not be lost, each with what would excuse its absence."""
+        self._moves: list[tuple[str, str | None]] = []
+        """Moves that may still be made, with whatever is at the old place by then; None: to the trash."""
         for path, text in start.items():
             self.appeared(path, text)
 
@@ -129,6 +131,7 @@ class Model:
         for line in set.intersection(*(lines_of(result) for result in after)):
             self.claims.setdefault(line, [])
         place.may = set(after)
+        self._follow(path)
         return next(iter(after)) if len(after) == 1 else None
 
     def made_at_once(self, path: str, told: Sequence[tuple[Effect, str | None]]) -> None:
@@ -138,12 +141,13 @@ class Model:
         them.
         """
         place = self.place(path)
+        before = place.contents()
         answered = sum(etag is not None for _, etag in told)
         results: set[Text] = set()
         for count in range(answered, len(told) + 1):
             for order in permutations(told, count):
                 if sum(etag is not None for _, etag in order) == answered:
-                    for text in place.contents():
+                    for text in before:
                         if steps := _explained(text, order):
                             # What the note held in between may still be on its way.
                             for step in steps:
@@ -157,6 +161,7 @@ class Model:
         for effect, etag in told:
             if etag is None:
                 self.begun(path, effect)
+        self._follow(path)
 
     def made_apart(self, path: str, told: Sequence[tuple[Effect, str | None]]) -> None:
         """Like `made_at_once`, but what was answered may have come to lie beside the note."""
@@ -172,6 +177,7 @@ class Model:
                         for line in lines_of(result) - known:
                             self.claims.setdefault(line, [])
         place.unseen = True
+        self._follow(path)
 
     def begun(self, path: str, effect: Effect) -> None:
         """A write was sent, and nobody knows what became of it."""
@@ -183,6 +189,7 @@ class Model:
                 for line in lines_of(before) - lines_of(result):
                     self._excuse(line, path, fresh)
         place.open.append(effect)
+        self._follow(path)
 
     def _excuse(self, line: bytes, path: str, fresh: set[bytes]) -> None:
         """What an open write would take away may be gone, if that write was made."""
@@ -202,14 +209,27 @@ class Model:
         target.ever |= source.ever
         source.may, source.open = {None}, []
         source.ever.add(None)
+        self._follow(new)
 
-    def move_begun(self, old: str, new: str) -> None:
-        """A move was sent, and nobody knows what became of it."""
-        source, target = self.place(old), self.place(new)
-        target.may = target.may | source.may
-        target.ever |= source.ever
-        source.may = source.may | {None}
-        source.ever.add(None)
+    def move_begun(self, old: str, new: str | None) -> None:
+        """A move, or without `new` one to the trash, was sent, and nobody knows what became of it."""
+        self._moves.append((old, new))
+        self._follow(old)
+
+    def _follow(self, path: str) -> None:
+        """What is at a path now may be where open moves lead from there."""
+        source = self.place(path)
+        for old, new in self._moves:
+            if old != path:
+                continue
+            target = self.place(new) if new else None
+            # Never onto something that is there.
+            if new and target and (target.unseen or None in target.may):
+                target.may = target.may | source.contents()
+                target.ever |= source.ever
+                self._follow(new)
+            source.may = source.may | {None}
+            source.ever.add(None)
 
     # -- what others do ----------------------------------------------------------------------------
 
@@ -248,6 +268,7 @@ class Model:
         if seen and at_rest:
             for line in lines_of(text):
                 self.claims.setdefault(line, [])
+        self._follow(path)
 
     def disclaim(self, text: bytes) -> None:
         """Nobody is to be blamed for the loss of this until it was seen at rest."""
@@ -295,6 +316,7 @@ class Model:
             self.places[path] = Place({text}, ever={text})
             for line in lines_of(text):
                 self.claims.setdefault(line, [])
+        self._moves.clear()
         written = all_lines(truth)
         self.claims = {line: [] for line in self.claims if line in written}
 

@@ -81,3 +81,27 @@ def test_what_was_not_there_yet_when_others_came_must_come_to_lie_somewhere(mode
     assert any("lost" in problem for problem in model.problems(alone))
     beside = {**alone, "a.conflict-1.md": b"k1. start\nk3. ours"}
     assert model.problems(beside) == []
+
+
+def test_what_a_note_may_hold_does_not_grow_beyond_its_writes(model: Model) -> None:
+    """Three that nobody answered are made or not, in any order, from each content it may have."""
+    model.changed_elsewhere("a.md", b"k3. theirs", b"k1. start", seen=False)
+    writes = [upserted(f"k{number}. more") for number in (4, 5, 6)]
+    model.made_at_once("a.md", [(write, None) for write in writes])
+    contents, orders = {b"k3. theirs", b"k1. start", None}, 1 + 3 + 6 + 6
+    assert len(model.place("a.md").may) == len(contents) * orders
+
+
+def test_a_move_that_is_open_takes_along_what_comes_to_its_old_place(model: Model) -> None:
+    model.move_begun("a.md", "b.md")
+    model.changed_elsewhere("a.md", b"k3. theirs", b"k1. start", seen=True)
+    kept = {"note9.md": START["note9.md"]}
+    for truth in ({"a.md": b"k3. theirs"}, {"b.md": b"k3. theirs"}):
+        assert model.problems({**kept, **truth}) == []
+    after = written(model, "a.md", upserted("k4. ours"), b"k3. theirs")
+    assert model.problems({**kept, "b.md": after}) == []
+    assert model.problems({**kept, "b.md": b"k3. theirs"}), "but not without what was answered"
+    assert model.problems(kept), "nor may it be at neither place"
+    model.rest({**kept, "a.md": after})
+    written(model, "a.md", upserted("k5. more"), after)
+    assert model.problems({**kept, "b.md": after + b"\nk5. more"}), "and not when all came to rest"

@@ -158,6 +158,16 @@ def test_a_renamed_note_keeps_its_content_and_gets_its_new_name(index: Index) ->
     assert index.rename("old.md", "x.md", "x.md", FileStat(1, 1)) is False
 
 
+@pytest.mark.parametrize("more", [0, 5])
+def test_a_note_that_is_another_after_its_move_is_looked_at_again(index: Index, more: int) -> None:
+    index.put([doc("a.md", "text")])
+    before = index.get("a.md")
+    assert before is not None and not before.racy
+    index.rename("a.md", "b.md", "b.md", FileStat(before.size + more, before.mtime_ns))
+    after = index.get("b.md")
+    assert after is not None and after.racy == (more > 0)
+
+
 def test_a_rename_onto_another_note_replaces_it(index: Index) -> None:
     index.put([doc("a.md", "first"), doc("b.md", "second")])
     index.rename("a.md", "b.md", "b.md", FileStat(5, 1))

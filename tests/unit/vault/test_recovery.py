@@ -1,17 +1,18 @@
 """After a crash: what the vault holds decides what becomes of each journalled write."""
 
+import errno
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from server.models import Content, FileStat, etag_of
+from server.models import Content, FileStat, NotePath, etag_of
 from server.telemetry import Telemetry
 from server.vault.guard import Guard, Pin
 from server.vault.journal import Journal, Record
 from server.vault.recovery import Recovery
-from server.vault.vault import Vault, Written
+from server.vault.vault import Unsettled, Vault, Written
 from server.vault.writers import LocalWriter, MountWriter
 from server.workers import Deadline
 
@@ -160,13 +161,18 @@ def test_an_edit_on_top_of_a_safe_write_is_nobodys_conflict(
 
 
 def test_a_write_is_safe_when_its_mount_stayed_up(
-    recovery: Recovery, journal: Journal, vault_folder: Path, written: list[Written]
+    recovery: Recovery,
+    journal: Journal,
+    vault_folder: Path,
+    written: list[Written],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (vault_folder / "a.md").write_bytes(OURS)
     young = entry(journal, OURS, BASE, applied=True, age=10)
     recovery._vault.generations[young.id] = recovery._vault.guard.pin().generation
     assert recovery.settle() == 1, "too young to be believed"
-    recovery._now = lambda: time.time() + 300
+    ahead = time.time() + 300
+    monkeypatch.setattr(time, "time", lambda: ahead)
     assert recovery.settle() == 1, "a clock that is put forward makes nothing safer"
     recovery._ticks = lambda: time.monotonic() + 300
     assert recovery.settle() == 0
@@ -243,3 +249,79 @@ def test_an_older_content_of_ours_is_not_taken_for_somebody_elses(
     recovery.settle()
     assert (vault_folder / "a.md").read_bytes() == OURS
     assert list(vault_folder.glob("a.conflict-*.md")) == []
+
+
+def test_a_write_that_meets_a_new_mount_is_built_on_what_the_old_one_may_have_lost(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    """rclone was restarted between two calls, and the second is the first to notice."""
+    vault, path, note = recovery._vault, NotePath("a.md"), vault_folder / "a.md"
+    note.write_bytes(BASE)
+    vault.edit(path, lambda _: OURS, Deadline.after(10))
+    met: list[bytes] = []
+
+    def change(current: Content | None) -> bytes:
+        assert current is not None
+        met.append(current.data)
+        if len(met) == 1:
+            note.write_bytes(BASE)
+            raise OSError(errno.ENOTCONN, "gone")
+        return current.data + b"\nmore"
+
+    vault.edit(path, change, Deadline.after(10))
+    recovery.settle()
+    assert note.read_bytes() == OURS + b"\nmore"
+    assert list(vault_folder.glob("a.conflict-*.md")) == []
+    with vault.hold(["a.md"], Deadline.after(10)):
+        vault.move_held("a.md", "b.md", Deadline.after(10))
+    assert etag_of(BASE) in {etag for ghost in journal.ghosts for etag in ghost.etags}
+
+
+def test_who_holds_a_note_does_not_write_over_what_waits(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    (vault_folder / "a.md").write_bytes(BASE)
+    entry(journal, OURS, BASE, applied=True)
+    vault, deadline = recovery._vault, Deadline.after(10)
+    with vault.hold(["a.md"], deadline), pytest.raises(Unsettled):
+        vault.edit_held(NotePath("a.md"), lambda _: THEIRS, deadline)
+    assert (vault_folder / "a.md").read_bytes() == BASE
+
+
+def test_a_note_that_vanished_while_it_was_replaced_is_written(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    """The caller has no answer, but rclone may have removed the old content for the new one."""
+    entry(journal, OURS, BASE, applied=False)
+    recovery.settle()
+    assert (vault_folder / "a.md").read_bytes() == OURS
+    assert states(journal) == ["applied"]
+
+
+def test_a_new_note_that_was_never_acknowledged_is_not_made(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    entry(journal, OURS, None, applied=False)
+    recovery.settle()
+    assert not (vault_folder / "a.md").exists()
+    assert states(journal) == ["aside"]
+
+
+def test_a_clock_that_is_put_forward_lays_no_ghost(
+    recovery: Recovery, journal: Journal, vault_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (vault_folder / "a.md").write_bytes(OURS)
+    entry(journal, OURS, BASE, applied=True)
+    recovery.settle()
+    vault, deadline = recovery._vault, Deadline.after(10)
+    with vault.hold(["a.md"], deadline):
+        vault.move_held("a.md", "b.md", deadline)
+    ahead = time.time() + 86_400
+    monkeypatch.setattr(time, "time", lambda: ahead)
+    recovery.settle()
+    (vault_folder / "a.md").write_bytes(BASE)
+    recovery.settle()
+    assert not (vault_folder / "a.md").exists()
+    recovery._ticks = lambda: time.monotonic() + 1000
+    recovery.settle()
+    assert journal.ghosts == [], "but it is not expected for ever"

@@ -93,6 +93,7 @@ def test_a_note_that_keeps_changing_is_a_conflict(
     with pytest.raises(Conflict):
         put(stubborn, b"x")
     assert len(writer.seen) == 4
+    assert stubborn.guard._wake.is_set(), "the guard looks whether the mount is seen as it is"
     assert states(journal) == []
     assert stubborn.generations == {}
 
