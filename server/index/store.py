@@ -47,7 +47,6 @@ from server.index.pool import Pool
 from server.index.reads import Reads
 from server.index.rows import Counts, Document, LinkRow, Located, Row, SnapshotRow
 from server.index.schema import BUDGET, READABLE, VERSION, connect_writer, select, version
-from server.index.soon import Soon
 from server.index.transaction import Former, Logged, Transaction
 from server.index.vocabulary import Vocabulary
 from server.markdown.note import parse
@@ -93,7 +92,6 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
         self._names: Names = {}
         self.readings = Readings()
         """What was written last, for who edits it next."""
-        self._soon = Soon(self._take_in)
         self._owed: dict[int, tuple[Any, ...]] = {}
         self._former: dict[str, tuple[int | None, int | None, int | None]] = {}
         self._folder = file.parent
@@ -223,7 +221,6 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
 
     def close(self) -> None:
         """End it: the database is checkpointed when its last connection closes."""
-        self._soon.close()
         with suppress(Unavailable, apsw.Error):
             self._catch_up()
         with self._lock:
@@ -239,25 +236,21 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
 
     def _written(self) -> list["Index"]:
         """Who should learn of a change: with a successor, this one only while it is sound."""
-        self._soon.settle()
         successor = self._successor
         if successor is None:
             return [self]
         return [successor] if self._outdated or self._is_damaged else [self, successor]
 
-    def put(self, items: Sequence[Document], *, max_bytes: int = MAX_INDEXED) -> None:
-        """Store notes with everything they say. Larger ones, and binary ones, get a warning."""
+    def put(
+        self, items: Sequence[Document], *, max_bytes: int = MAX_INDEXED, later: bool = False
+    ) -> None:
+        """Store notes with everything they say. Larger ones, and binary ones, get a warning.
+
+        With `later` full text follows before the next search: half of the time goes into it.
+        """
         items = list({item.path: item for item in items}.values())
         for index in self._written():
-            index._put(items, max_bytes, later=False)
-
-    def put_soon(self, item: Document) -> None:
-        """Store a note before anybody reads the index; its full text follows before a search."""
-        self._soon.add(item)
-
-    def _take_in(self, item: Document) -> None:
-        for index in self._written():
-            index._put([item], MAX_INDEXED, later=True)
+            index._put(items, max_bytes, later)
 
     def _put(self, items: Sequence[Document], max_bytes: int, later: bool) -> None:
         # Parsing is most of the work, so it's done before anybody has to wait for the lock.
@@ -395,7 +388,6 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
 
     def _catch_up(self) -> None:
         """Index the full text that is owed: a search must find what was written before it."""
-        self._soon.settle()
         if not self._owed:
             return
         with self._writing() as db:
@@ -445,13 +437,11 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
 
     @contextmanager
     def _writing(self) -> Iterator[apsw.Connection]:
-        self._soon.settle()
         with self._lock, self._sound():
             yield self._db
 
     @contextmanager
     def _read(self, pool: Pool | None = None) -> Iterator[apsw.Connection]:
-        self._soon.settle()
         with self._sound(), super()._read(pool) as db:
             yield db
 

@@ -42,9 +42,9 @@ def said(folder: Path) -> dict[str, list[str]]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(before=st.lists(NOTES, min_size=1, max_size=3), after=NOTES, soon=st.booleans())
+@given(before=st.lists(NOTES, min_size=1, max_size=3), after=NOTES, later=st.booleans())
 def test_a_changed_note_is_stored_as_if_it_were_new(
-    tmp_path_factory: pytest.TempPathFactory, before: list[str], after: str, soon: bool
+    tmp_path_factory: pytest.TempPathFactory, before: list[str], after: str, later: bool
 ) -> None:
     kept = []
     for contents in ([*before, after], [after]):
@@ -53,10 +53,7 @@ def test_a_changed_note_is_stored_as_if_it_were_new(
         index.put_files([entry("p.png")])
         index.put([doc("n.md", contents[0]), doc("a.md", "[[n]]"), doc("b.md", "[[a]]")])
         for content in contents[1:]:
-            if soon:
-                index.put_soon(doc("n.md", content))
-            else:
-                index.put([doc("n.md", content)])
+            index.put([doc("n.md", content)], later=later)
         assert not [hit for hit in index.check() if hit]
         index.close()
         kept.append(said(folder))
