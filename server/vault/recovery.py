@@ -17,6 +17,7 @@ written again even though the mount shows it, because a restarted rclone may sho
 never uploads.
 """
 
+import hashlib
 import logging
 import threading
 import time
@@ -156,6 +157,8 @@ class Recovery:
             if etag != newest.record.etag or not self._is_on_remote(pin, newest):
                 self._write_again(chain, etag)
         elif not _holds_all_of(newest.data(), found):
+            if self._is_outdated(pin, newest, found):
+                return
             self._keep_both(newest, found)
         self._done(chain)
 
@@ -193,6 +196,20 @@ class Recovery:
         """Whether the remote has it for certain; without remote control nothing is."""
         drive = self._drive(pin)
         return drive is not None and drive.remote_md5(pin, item.record.disk) == item.record.md5
+
+    def _is_outdated(self, pin: Pin, item: Item, found: Content | None) -> bool:
+        """Whether the mount shows something else than its remote has, for a while at most.
+
+        rclone may have forgotten its folders, and the pin is left with a view that nobody refreshes.
+        """
+        drive = self._drive(pin)
+        if drive is None or self._age(item.record.id) > self._grace:
+            return False
+        shown = hashlib.md5(found.data, usedforsecurity=False).hexdigest() if found else None
+        if drive.remote_md5(pin, item.record.disk) == shown:
+            return False
+        self._vault.guard.wake()
+        return True
 
     def _is_torn(self, pin: Pin, item: Item, found: Content | None) -> bool:
         """Whether a restarted rclone shows ours cut to the length of the content before it."""

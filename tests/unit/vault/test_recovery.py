@@ -1,6 +1,7 @@
 """After a crash: what the vault holds decides what becomes of each journalled write."""
 
 import errno
+import hashlib
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -325,3 +326,47 @@ def test_a_clock_that_is_put_forward_lays_no_ghost(
     recovery._ticks = lambda: time.monotonic() + 1000
     recovery.settle()
     assert journal.ghosts == [], "but it is not expected for ever"
+
+
+class Remote:
+    """A remote that can be asked, and holds something of its own."""
+
+    def __init__(self, data: bytes | None) -> None:
+        self.data = data
+
+    def is_queued(self, _pin: Pin, _disk: str) -> bool:
+        return False
+
+    def remote_md5(self, _pin: Pin, _disk: str) -> str | None:
+        return None if self.data is None else hashlib.md5(self.data).hexdigest()
+
+
+@pytest.mark.parametrize("shown", [None, THEIRS], ids=["nothing", "an older content"])
+def test_a_mount_that_shows_what_its_remote_hasnt_is_not_believed_at_once(
+    recovery: Recovery, journal: Journal, vault_folder: Path, shown: bytes | None
+) -> None:
+    remote, seconds = Remote(BASE), [0.0]
+    recovery._vault.drive = lambda _pin: remote  # type: ignore[assignment,return-value]
+    recovery._ticks = lambda: seconds[0]
+    entry(journal, OURS, BASE, applied=True)
+    note = vault_folder / "a.md"
+    if shown is not None:
+        note.write_bytes(shown)
+    recovery.settle()
+    assert states(journal) == ["applied"]
+    assert list(vault_folder.glob("*.conflict-*")) == []
+    seconds[0] = 200.0
+    recovery.settle()
+    # Not for ever, or nobody could write the note any more: both are kept then.
+    assert "a.md" not in [item.record.path for item in journal.items()]
+    assert [copy.read_bytes() for copy in vault_folder.glob("*.conflict-*")] == [OURS]
+
+
+def test_a_change_that_mount_and_remote_agree_on_is_somebody_elses(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    recovery._vault.drive = lambda _pin: Remote(THEIRS)  # type: ignore[assignment,return-value]
+    entry(journal, OURS, BASE, applied=True)
+    (vault_folder / "a.md").write_bytes(THEIRS)
+    recovery.settle()
+    assert [copy.read_bytes() for copy in vault_folder.glob("*.conflict-*")] == [OURS]
