@@ -298,3 +298,15 @@ def test_the_facts_follow_the_links_of_others(house: House) -> None:
 def test_lines_are_counted_as_editors_do(house: House, text: str, lines: int) -> None:
     house.fill(a=text)
     assert house.call("note_info", path="a.md")["lines"] == lines
+
+
+def test_a_broken_frontmatter_is_told_whoever_has_read_it_before(house: House) -> None:
+    house.fill(
+        bad="---\ntags: [a\n---\nbody", open="---\nnever closed", good="---\na: 1\n---\nbody"
+    )
+    house.write("new.md", "---\ntags: [a\n---\nnot seen by a scan yet")
+    for _ in range(2):
+        for name in ("bad", "open", "new"):
+            (warning,) = house.call("note_read", path=f"{name}.md")["warnings"]
+            assert warning.startswith("frontmatter, line ")
+        assert "warnings" not in house.call("note_read", path="good.md")
