@@ -173,6 +173,9 @@ class Loader:
 
     def store_written(self, written: Written) -> None:
         """Index our own write, so that the next read, list or search sees it."""
+        if is_hidden(written.path):
+            # A note in the trash that had to be written again stays out of sight.
+            return
         stat = written.content.stat
         if written.created:
             self._store_folders(written.disk)

@@ -75,6 +75,10 @@ class Bed:
         """Whether nothing is on its way to where it finally lives."""
         return True
 
+    def is_entangled(self, _path: str) -> bool:
+        """Whether rclone itself would mix up what others do to a file now with what it has of it."""
+        return False
+
     def close(self) -> None:
         """Leave nothing behind."""
 
@@ -186,7 +190,7 @@ class MountBed(Bed):
         self.environ = {"REQUIRE_MOUNT": "true"}
         if mount.socket is not None:
             self.environ["RCLONE_RC"] = mount.address
-        self._lost = self._paused = False
+        self._lost = self._paused = self._unclean = False
         mount.start()
 
     @property
@@ -204,7 +208,7 @@ class MountBed(Bed):
     def kill(self) -> None:
         """End rclone in the middle of whatever it does."""
         self.mount.kill9()
-        self._lost = True
+        self._lost = self._unclean = True
 
     def _pause(self) -> None:
         if not self._lost:
@@ -212,7 +216,7 @@ class MountBed(Bed):
             self._paused = True
 
     def _restart(self) -> None:
-        self._lost = True
+        self._lost = self._unclean = True
         MountBed.heal(self)
 
     def hurry(self) -> None:
@@ -221,7 +225,7 @@ class MountBed(Bed):
 
     def _detach(self) -> None:
         self.mount.detach()
-        self._lost = True
+        self._lost = self._unclean = True
 
     def heal(self) -> None:
         if self._paused and not self._lost:
@@ -237,6 +241,16 @@ class MountBed(Bed):
         # rclone rewrites these in place: one that is empty for a moment says nothing yet.
         metas = (self.mount.cache / "vfsMeta").rglob("*")
         return all('"Dirty": false' in _text(meta) for meta in metas if meta.is_file())
+
+    def is_entangled(self, path: str) -> bool:
+        # Of a file that it had not uploaded when it was ended, rclone believes its own cache: it puts
+        # the end of that behind what others wrote, or shows nothing at all. That is in the docs.
+        metas = (self.mount.cache / "vfsMeta").rglob(path.rpartition("/")[2])
+        mine = [meta for meta in metas if str(meta).endswith(f"/claude/{path}")]
+        return self._unclean and any('"Dirty": false' not in _text(meta) for meta in mine)
+
+    def caught_up(self) -> None:
+        self._unclean = False
 
     def trespasses(self) -> list[str]:
         """What lies beneath the mount; to be seen only while it is away."""
@@ -301,6 +315,7 @@ class DriveBed(MountBed):
         super().heal()
 
     def caught_up(self) -> None:
+        super().caught_up()
         self.is_lagging = self._blind
 
     def truth(self) -> Truth:

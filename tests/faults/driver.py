@@ -295,7 +295,7 @@ class Run:
         notes = sorted(path for path in truth if is_visible(path) and path != f"note{KEPT}.md")
         kind = self.chance.choice(("edit", "edit", "make", "rename", "delete"))
         path = self.chance.choice(notes) if notes else None
-        if path is None:
+        if path is None or self.bed.is_entangled(path):
             return
         seen = self._is_seen and not self.bed.is_lagging
         there, to = truth[path], ""

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from server.models import etag_of
+from server.models import Content, FileStat, etag_of
+from server.vault.vault import Written
 
 from .edits import kept, tree
 from .house import CALLER, House
@@ -143,3 +144,13 @@ def test_the_last_note_may_be_deleted_and_another_be_made(house: House, permanen
     house.app.scanner.scan()
     (house.folder / "b.md").unlink()
     assert house.app.guard.probe().state == "empty"
+
+
+def test_what_is_written_again_in_the_trash_stays_out_of_sight(house: House) -> None:
+    """A note may be moved there before rclone has uploaded its last change."""
+    content = Content(b"secret kettle", FileStat(13, 1))
+    written = Written(".trash/a.md", ".trash/a.md", True, content, "mount", False, 1)
+    house.app.service.notes._loader.store_written(written)
+    assert house.app.index.get(".trash/a.md") is None
+    assert house.call("search_notes", mode="full_text", query="kettle")["total"] == 0
+    assert house.call("vault_search", query="kettle")["total"] == 0
