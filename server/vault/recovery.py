@@ -38,6 +38,8 @@ from server.workers import Deadline
 _GHOST_SECONDS = 900.0
 """Longer than rclone remembers a folder with the flags that we recommend (5 min)."""
 
+_LIST_SECONDS = 10.0
+
 
 class Recovery:
     """Settles the journal with the vault, one pass at a time."""
@@ -165,6 +167,10 @@ class Recovery:
     def _look(self, pin: Pin, chain: Sequence[Item]) -> Content | None:
         """What the vault holds at the chain's path; temp files of the chain are cleared away."""
         disk = chain[-1].record.disk
+        if self._drive(pin) is not None and not self._same_mount(pin, chain[-1]):
+            # What a restarted rclone uploaded from its cache it takes for deleted until it has listed
+            # the folder, and it empties it for whoever opens it before that.
+            self._vault.look_again([disk.rpartition("/")[0]], _LIST_SECONDS)
         try:
             with files.spot(pin.root, disk) as at:
                 for item in chain:

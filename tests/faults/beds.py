@@ -18,6 +18,9 @@ Fault = Callable[[], None]
 class Bed:
     """A vault and its truth. Faults last until `heal`, unless they pass by themselves."""
 
+    round_seconds = 0.1
+    """How long all must be well before it stays so."""
+
     def __init__(self, work: Path) -> None:
         self.work = work
         self.environ: dict[str, str] = {}
@@ -182,6 +185,8 @@ class PlainBed(OnFolder):
 
 class MountBed(Bed):
     """An rclone mount, with or without remote control."""
+
+    round_seconds = 2.6
 
     def __init__(self, work: Path, mount: Mount) -> None:
         super().__init__(work)

@@ -17,7 +17,7 @@ from tests.faults.beds import Bed, DriveBed, LocalMountBed, MountBed, PlainBed
 from tests.faults.calls import KEPT, Answer, Author, Call
 from tests.faults.disk import Disk
 from tests.faults.looking import index_problems
-from tests.faults.model import Model, Violation, is_visible
+from tests.faults.model import Model, Truth, Violation, is_visible
 from tests.faults.servers import Forked, Nursery
 
 BEDS = ("plain", "rclone", "rclone+rc", "drive", "drive+rc")
@@ -351,11 +351,15 @@ class Run:
         self.bed.look_again()
         end = time.monotonic() + _PATIENCE
         hurry = time.monotonic() + 6
-        well = 0
+        since = time.monotonic()
+        seen: Truth | None = None
         problems: list[str] = []
-        while well < 2:
+        # What the server still has to clear up, it clears up in its next round.
+        while seen is None or time.monotonic() - since < self.bed.round_seconds:
             problems = self._problems()
-            well = 0 if problems else well + 1
+            truth = None if problems else self.bed.truth()
+            if truth is None or truth != seen:
+                since, seen = time.monotonic(), truth
             if problems and time.monotonic() > hurry:
                 self._told(f"still: {problems[0]}")
                 self._ahead += _LAG
@@ -366,8 +370,7 @@ class Run:
             if problems and time.monotonic() > end:
                 raise Violation("after " + f"{_PATIENCE:.0f} s of calm: " + "; ".join(problems[:6]))
             time.sleep(0.3 if problems else 0.1)
-        truth = self.bed.truth()
-        self.model.rest(truth)
+        self.model.rest(seen)
         self._ours.clear()
         self.bed.caught_up()
         self._told("calm")

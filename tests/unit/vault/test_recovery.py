@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -331,8 +332,13 @@ def test_a_clock_that_is_put_forward_lays_no_ghost(
 class Remote:
     """A remote that can be asked, and holds something of its own."""
 
-    def __init__(self, data: bytes | None) -> None:
+    def __init__(self, data: bytes | None, listed: Callable[[], object] = lambda: None) -> None:
         self.data = data
+        self._listed = listed
+
+    def look_again(self, _pin: Pin, folders: Sequence[str], _timeout: float) -> None:
+        assert list(folders) == [""]
+        self._listed()
 
     def is_queued(self, _pin: Pin, _disk: str) -> bool:
         return False
@@ -370,3 +376,15 @@ def test_a_change_that_mount_and_remote_agree_on_is_somebody_elses(
     (vault_folder / "a.md").write_bytes(THEIRS)
     recovery.settle()
     assert [copy.read_bytes() for copy in vault_folder.glob("*.conflict-*")] == [OURS]
+
+
+def test_a_restarted_mount_lists_the_folder_before_anything_is_opened(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    note = vault_folder / "a.md"
+    remote = Remote(BASE, listed=lambda: note.exists() or note.write_bytes(BASE))
+    recovery._vault.drive = lambda _pin: remote  # type: ignore[assignment,return-value]
+    entry(journal, OURS, BASE, applied=True)
+    recovery.settle()
+    assert note.read_bytes() == OURS
+    assert list(vault_folder.glob("*.conflict-*")) == []
