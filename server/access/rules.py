@@ -83,6 +83,8 @@ class RuleBook:
 
     def mode(self, key: str) -> tuple[WriteMode, str] | None:
         """How writes at a path are to be handled, and the rule that says so; None when none does."""
+        if not self._modes:
+            return None
         return next((self._modes[at] for at in upwards(key) if at in self._modes), None)
 
 

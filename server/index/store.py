@@ -257,7 +257,8 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
         etags = {item.path: etag_of(item.data) for item in items}
         facts = {}
         for item in items:
-            row = self.get(item.path)
+            # What was just written is another content than before.
+            row = None if later else self.get(item.path)
             if row is None or row.etag != etags[item.path]:
                 # Who writes a note will most likely write it again; a scan comes by once.
                 read_note = self.readings.parse if later else parse

@@ -263,16 +263,19 @@ class Journal:
         return found
 
     def _store(self, record: Record, data: bytes, state: State, *, durable: bool) -> None:
-        header = json.dumps(asdict(record), ensure_ascii=False).encode("utf-8", "surrogateescape")
+        said = {field: getattr(record, field) for field in Record.__slots__}
+        header = json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogateescape")
+        if not durable:
+            # One that is cut short is known by its length.
+            self._file(record, state).write_bytes(header + b"\n" + data)
+            return
         new = self._folder / f"{_stem(record)}.new"
         with new.open("xb") as file:
             file.write(header + b"\n" + data)
             file.flush()
-            if durable:
-                os.fsync(file.fileno())
+            os.fsync(file.fileno())
         new.rename(self._file(record, state))
-        if durable:
-            sync_folder(self._folder)
+        sync_folder(self._folder)
 
     def _file(self, record: Record, state: str) -> Path:
         return self._folder / f"{_stem(record)}.{state}"
