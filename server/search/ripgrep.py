@@ -104,6 +104,8 @@ class Ripgrep:
 
         At most `limit`; hidden ones and what symbolic links lead to don't count. Raises like `search`.
         """
+        for word in words:
+            _check(word)
         found: list[str] = []
         command = [
             self._executable, *_LISTING, f"--glob={glob}", *(f"--regexp={word}" for word in words),

@@ -22,7 +22,7 @@ from server.vault.files import Permit
 from server.vault.paths import is_hidden
 from server.vault.plans import Outcome
 from server.vault.relocation import Place
-from server.vault.vault import Moved, Vault, Written
+from server.vault.vault import Found, Moved, Vault, Written
 from server.workers import Deadline, Workers
 
 
@@ -109,9 +109,7 @@ class Loader:
             return None
         content = found.content
         if entry.kind == "note":
-            self.store(Document(
-                found.path, found.disk, content.data, content.stat, is_racy(content.stat.mtime_ns, looked), looked
-            ))  # fmt: skip
+            self.store(_document(found, looked))
         return Loaded(found.path, content.data, content.etag, content.stat)
 
     def _trusts(self, row: Row) -> bool:
@@ -157,10 +155,7 @@ class Loader:
             with suppress(VaultError):
                 found = self._vault.read(NotePath(path))
             if found is not None:
-                racy = is_racy(found.content.stat.mtime_ns, looked)
-                documents.append(Document(
-                    found.path, found.disk, found.content.data, found.content.stat, racy, looked
-                ))  # fmt: skip
+                documents.append(_document(found, looked))
         if documents:
             self._index.put(documents)
 
@@ -239,6 +234,13 @@ class Loader:
         ]
         if entries:
             self._index.put_files(entries)
+
+
+def _document(found: Found, looked: int) -> Document:
+    """What was read at a moment, for the index."""
+    content = found.content
+    racy = is_racy(content.stat.mtime_ns, looked)
+    return Document(found.path, found.disk, content.data, content.stat, racy, looked)
 
 
 def _ambiguous(path: str, rows: Sequence[Row]) -> Ambiguous:

@@ -311,6 +311,12 @@ def test_files_with_a_word_are_listed_whatever_its_case(tmp_path: Path) -> None:
     assert len(found("tea.*", limit=1)) == 1
 
 
+@pytest.mark.parametrize("word", ["a\0b", "\ud800", "x" * 10_001])
+def test_a_word_that_no_command_line_takes_is_refused(tmp_path: Path, word: str) -> None:
+    with pytest.raises(InvalidRequest):
+        ripgrep().files_with(["tea", word], str(tmp_path), glob="*", limit=1, timeout=30)
+
+
 def test_a_listing_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     slow = Ripgrep(script(tmp_path, "exec sleep 60"))
     with pytest.raises(Timeout):
