@@ -202,7 +202,9 @@ class _Inbox(_Stream):
             if isinstance(message, JSONRPCRequest):
                 message = self._admitted(message)
             if isinstance(message, _Refusal):
-                await self._outbox.send(SessionMessage(message.answer))
+                # Who doesn't read any more is told nothing; `broken` ends it all.
+                with suppress(anyio.BrokenResourceError):
+                    await self._outbox.send(SessionMessage(message.answer))
             elif message is not None:
                 if isinstance(message, JSONRPCNotification):
                     _forget_cancelled(message, self._flights)

@@ -146,6 +146,14 @@ def test_stdout_carries_nothing_but_the_protocol(talk: Talk) -> None:
     assert '"call"' in said
 
 
+def test_garbage_from_a_client_that_has_gone_is_no_failure(talk: Talk) -> None:
+    assert talk.server.process.stdout is not None
+    talk.server.process.stdout.close()
+    talk.say("nonsense")
+    code, said = talk.server.end()
+    assert (code, "Traceback" in said) == (0, False)
+
+
 GARBAGE = [
     ("nonsense", -32700, None),
     ('{"jsonrpc": "2.0", "id": 5, "method": "x"', -32700, None),
