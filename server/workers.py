@@ -100,6 +100,10 @@ class Workers:
         """How many threads are busy with work that nobody waits for any more."""
         return self._stuck
 
+    def start(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Callable[[], T]:
+        """Run `call` in a worker now; what is returned waits for its result, however long it takes."""
+        return self._submit(lambda: call(*args, **kwargs)).future.result
+
     def run(self, deadline: Deadline, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `call` in a worker; raises `Timeout` at the deadline, `Unavailable` when none is free."""
         job = self._submit(lambda: call(*args, **kwargs))

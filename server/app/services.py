@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from server.app.admission import Admission
 from server.app.storage import Storage
 from server.forge.github import GitHub
+from server.history.store import History
 from server.scanner.scanner import Scanner
 from server.search.ripgrep import Ripgrep, find_rg
 from server.service import Service
@@ -22,6 +23,7 @@ from server.service.finding import Finding
 from server.service.first_look import FirstLook
 from server.service.freshness import Clock
 from server.service.graph import Graph
+from server.service.keeping import Keeping
 from server.service.layout import Layout
 from server.service.making import Grounds
 from server.service.moving import Moving
@@ -65,7 +67,8 @@ def build_service(
         copies=lambda path: scanner.progress.oddities.copies.get(path, ()),
     )  # fmt: skip
     editing = Editing(
-        vault, storage.plans, history, loader, access, mount, Waiting(approvals, vault),
+        vault, storage.plans, _keeping(history, stack), loader, access, mount,
+        Waiting(approvals, vault),
         timeout=3 * settings.mount_timeout,
         queues=lambda: _queues(settings, guard, scanner),
         queues_failed=settings.write_when_down == "queue",
@@ -138,6 +141,13 @@ def _watching(storage: Storage, admission: Admission, stack: ExitStack) -> Watch
     storage.index.on_change = watching.changed
     storage.scanner.is_watched = watching.is_asked
     return watching
+
+
+def _keeping(history: History, stack: ExitStack) -> Keeping:
+    # As many as write at once: who prepares a write must not wait for a thread.
+    keep = Workers("keep", size=16)
+    stack.callback(keep.close)
+    return Keeping(history, keep)
 
 
 def _forge(stack: ExitStack) -> Workers:

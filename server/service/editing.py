@@ -6,8 +6,7 @@ approve, or refused is decided here.
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -16,10 +15,11 @@ from server.access.rules import STRICTNESS, Verb, WriteMode
 from server.approvals.records import Approval
 from server.approvals.store import Claim
 from server.errors import Conflict, PermissionDenied, Unavailable, VaultError
-from server.history.store import Author, Change, History
+from server.history.store import Author, Change
 from server.models import Caller, Content, NotePath, etag_of
 from server.service import holding
 from server.service.batches import Batch, Edit, Fate, touched
+from server.service.keeping import Keeping, Kept
 from server.service.loading import Loader
 from server.service.waiting import Waiting
 from server.vault.files import Denied, OutcomeOpen
@@ -46,7 +46,7 @@ class Editing:
         self,
         vault: Vault,
         plans: Plans,
-        history: History,
+        keeping: Keeping,
         loader: Loader,
         access: Access,
         mount: Workers,
@@ -61,7 +61,7 @@ class Editing:
         """
         self._vault = vault
         self._plans = plans
-        self._history = history
+        self._keeping = keeping
         self._loader = loader
         self._access = access
         self._mount = mount
@@ -69,8 +69,6 @@ class Editing:
         self._timeout = timeout
         self._queues = queues
         self._queues_failed = queues_failed
-        self._open: set[int] = set()
-        """Entries of the history about changes of which nobody knows yet whether they were made."""
 
     async def edit(
         self,
@@ -176,9 +174,7 @@ class Editing:
 
     def settle(self) -> None:
         """Decide about changes whose outcome was open, now that the vault answers."""
-        unknown = frozenset(self._open)
-        self._history.settle(self._etag, own=unknown)
-        self._open -= unknown
+        self._keeping.settle(self._etag)
 
     def _etag(self, path: str) -> str | None:
         found = self._vault.read(NotePath(path))
@@ -211,82 +207,56 @@ class Editing:
     def _write(
         self, wanted: "_Wanted", path: NotePath, mode: WriteMode, deadline: Deadline
     ) -> Edit:
-        author = _author(wanted.caller, wanted.tool)
-        ids: list[int] = []
-        before: list[bytes | None] = [None]
-
-        def recorded(current: Content | None) -> bytes:
-            data = wanted.change(current)
-            before[0] = current.data if current else None
-            if data == before[0]:
-                raise _UnchangedError
-            # Another writer came between: what was kept for the first try is not what is there.
-            self._history.drop(ids)
-            etag = etag_of(data)
-            ids[:] = self._history.begin(author, [Change(wanted.kind, path, before[0], etag)])
-            if wanted.about_to is not None:
-                wanted.about_to(etag)
-            return data
-
         permit = self._permit(wanted.caller, wanted.tool, path, mode)
         try:
-            with self._recorded(ids):
-                if self._queues():
-                    written = self._put_on_record(path, recorded, deadline, permit)
-                else:
-                    written = self._make(path, recorded, deadline, permit)
-        except _UnchangedError:
-            return Edit(path, before[0], before[0])
-        data = written.content.data
-        _tell(wanted.caller, written.path, before[0], etag_of(data), len(data))
-        version = ids[0] if ids and before[0] is not None else None
+            with self._keeping.one(_author(wanted.caller, wanted.tool)) as kept:
+                change = _KeptChange(wanted, path, kept)
+                how = _How(path, change, deadline, permit, kept.ready)
+                written = self._put_on_record(how) if self._queues() else self._make(how)
+        except _UnchangedError as same:
+            return Edit(path, same.data, same.data)
+        before, data = change.before, written.content.data
+        _tell(wanted.caller, written.path, before, etag_of(data), len(data))
         return Edit(
             written.path,
-            before[0],
+            before,
             data,
             uploaded=written.uploaded,
-            version=version,
+            version=kept.ids[0] if before is not None else None,
             ack=written.ack,
         )
 
-    def _make(
-        self,
-        path: NotePath,
-        change: Callable[[Content | None], bytes],
-        deadline: Deadline,
-        permit: Callable[[str], None],
-    ) -> Written:
+    def _make(self, how: "_How") -> Written:
         try:
-            written = self._vault.edit(path, change, deadline, permit=permit)
+            written = self._vault.edit(
+                how.path, how.change, how.deadline, permit=how.permit, ready=how.ready
+            )
         except (OutcomeOpen, Denied):
             raise
         except Unavailable:
             if not self._queues_failed:
                 raise
             # The mount may look well while nobody can reach the remote behind it.
-            return self._put_on_record(path, change, deadline, permit)
+            return self._put_on_record(how)
         # In the same thread: even when the caller has gone, the index knows of the write.
         self._loader.store_written(written)
         return written
 
-    def _put_on_record(
-        self,
-        path: NotePath,
-        change: Callable[[Content | None], bytes],
-        deadline: Deadline,
-        permit: Callable[[str], None],
-    ) -> Written:
+    def _put_on_record(self, how: "_How") -> Written:
         """A write that is made when the vault answers, on top of the newest that is known here."""
-        with self._vault.hold([path], deadline):
+        path = how.path
+        with self._vault.hold([path], how.deadline):
             # The index may not have heard of the last one, if the server was killed right after it.
             waiting = self._vault.queued_content(path)
             known = None if waiting else self._loader.known(path)
             found = waiting or known
             name = NotePath(found.path) if found else path
-            permit(name)
+            how.permit(name)
             base = Content(known.data, known.stat) if known else None
             base = waiting.content if waiting else base
-            written = self._vault.queue(name, found.disk if found else path, base, change(base))
+            data = how.change(base)
+            how.ready()
+            written = self._vault.queue(name, found.disk if found else path, base, data)
             self._loader.store_written(written)
             return written
 
@@ -300,10 +270,9 @@ class Editing:
         approver: str | None = None,
     ) -> None:
         told = tool if approver is None else f"{tool}, approved by {approver}"
-        ids = self._history.begin(_author(caller, told), batch.kept)
         first = next(iter(touched(batch.steps)), "")
         permit = self._permit(caller, tool, first, mode)
-        with self._recorded(ids):
+        with self._keeping.several(_author(caller, told), batch.kept):
             self._plans.carry_out(
                 batch.steps,
                 deadline,
@@ -315,19 +284,6 @@ class Editing:
             moved = len(change.before or b"") if change.other is not None else 0
             size = sizes.get(change.path, moved)
             _tell(caller, change.path, change.before, change.after_etag, size)
-
-    @contextmanager
-    def _recorded(self, ids: Sequence[int]) -> Iterator[None]:
-        """Tell the history what became of the changes that were begun in it."""
-        try:
-            yield
-        except OutcomeOpen:
-            self._open.update(ids)
-            raise
-        except BaseException:
-            self._history.drop(ids)
-            raise
-        self._history.finish(ids)
 
     def _judge(self, caller: Caller, paths: Sequence[str]) -> WriteMode:
         """How a write of all this is to be handled. Raises `PermissionDenied`."""
@@ -368,6 +324,38 @@ class _Wanted:
     about_to: Callable[[str], None] | None
 
 
+@dataclass(slots=True)
+class _KeptChange:
+    """A change that has what it was made from kept, each time that it is made."""
+
+    wanted: _Wanted
+    path: NotePath
+    kept: Kept
+    before: bytes | None = None
+
+    def __call__(self, current: Content | None) -> bytes:
+        data = self.wanted.change(current)
+        self.before = current.data if current else None
+        if data == self.before:
+            raise _UnchangedError(data)
+        etag = etag_of(data)
+        self.kept.begin(Change(self.wanted.kind, self.path, self.before, etag))
+        if self.wanted.about_to is not None:
+            self.wanted.about_to(etag)
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """One write of one file, ready to be made or put on record."""
+
+    path: NotePath
+    change: Callable[[Content | None], bytes]
+    deadline: Deadline
+    permit: Callable[[str], None]
+    ready: Callable[[], None]
+
+
 class _StricterError(PermissionDenied):
     """A link leads to where writes are handled more strictly."""
 
@@ -382,8 +370,9 @@ class _StricterError(PermissionDenied):
 class _UnchangedError(VaultError):
     """The content is what it should become: there is nothing to write."""
 
-    def __init__(self) -> None:
+    def __init__(self, data: bytes) -> None:
         super().__init__("Nothing changes.")
+        self.data = data
 
 
 def _author(caller: Caller, tool: str) -> Author:

@@ -6,7 +6,7 @@ import unicodedata
 
 from server.errors import Ambiguous, InvalidPath, NotFound, PathNotAllowed
 from server.models import Entry, FileStat, kind_of
-from server.vault import files
+from server.vault import files, temps
 from server.vault.hands import OWN
 from server.vault.paths import is_hidden
 
@@ -14,12 +14,12 @@ from server.vault.paths import is_hidden
 def list_folder(root: files.Root, disk: str) -> list[Entry]:
     """The visible entries of one folder, unsorted. Raises on any error but a vanished entry."""
     try:
-        return root.hands.run(_list_folder, root.fd, root.path, disk)
+        return root.hands.run(_list_folder, root.fd, root.path, disk, root.hands is OWN)
     except OSError as error:
         files.fail(error, "A folder")
 
 
-def _list_folder(root: int, real: str, disk: str) -> list[Entry]:
+def _list_folder(root: int, real: str, disk: str, clear: bool) -> list[Entry]:
     try:
         fd = _open_folder(root, disk)
     except NotADirectoryError:
@@ -29,7 +29,12 @@ def _list_folder(root: int, real: str, disk: str) -> list[Entry]:
         files.fail(error, "A folder")
     try:
         with os.scandir(fd) as found:
-            return [entry for item in found if (entry := _entry(root, real, disk, item))]
+            items = list(found)
+        if clear:
+            # Only here is known which of them are leftovers: on a mount, the journal knows.
+            for left in filter(temps.is_temp, [item.name for item in items]):
+                temps.clear(fd, left)
+        return [entry for item in items if (entry := _entry(root, real, disk, item))]
     except OSError as error:
         files.fail(error, "A folder")
     finally:

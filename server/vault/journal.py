@@ -121,10 +121,8 @@ class Journal:
             self._stamp = max(time.time(), self._stamp + 1e-5, _moment(newest) + 1e-5)
             return self._stamp
 
-    def prepare(
-        self, record: Record, data: bytes, state: State = "prepared", *, durable: bool = True
-    ) -> None:
-        """Store a write, so that it outlives this process and, if `durable`, a power cut.
+    def prepare(self, record: Record, data: bytes, state: State = "prepared") -> None:
+        """Store a write durably.
 
         Raises `Unavailable` when the journal is full or can't be written.
         """
@@ -140,7 +138,7 @@ class Journal:
             self._sizes[_stem(record)] = len(data)
             self._places[_stem(record)] = path_key(record.path), record.id
         try:
-            self._store(record, data, state, durable=durable)
+            self._store(record, data, state)
         except OSError as error:
             self._forget(record)
             raise Unavailable(
@@ -229,7 +227,7 @@ class Journal:
             self._sizes[_stem(record)] = len(data)
             self._places[_stem(record)] = path_key(record.path), record.id
         try:
-            self._store(record, data, "applied", durable=True)
+            self._store(record, data, "applied")
         except OSError:
             self.done(record)
             raise
@@ -262,13 +260,9 @@ class Journal:
                 file.unlink(missing_ok=True)
         return found
 
-    def _store(self, record: Record, data: bytes, state: State, *, durable: bool) -> None:
+    def _store(self, record: Record, data: bytes, state: State) -> None:
         said = {field: getattr(record, field) for field in Record.__slots__}
         header = json.dumps(said, ensure_ascii=False).encode("utf-8", "surrogateescape")
-        if not durable:
-            # One that is cut short is known by its length.
-            self._file(record, state).write_bytes(header + b"\n" + data)
-            return
         new = self._folder / f"{_stem(record)}.new"
         with new.open("xb") as file:
             file.write(header + b"\n" + data)

@@ -18,7 +18,7 @@ from typing import TypeVar
 from server.errors import Conflict, NotFound, TooLarge, Unavailable, VaultError
 from server.models import Content, Entry, FileStat, NotePath, etag_of, kind_of, path_key
 from server.telemetry import Telemetry, log
-from server.vault import files, folders, relocation
+from server.vault import files, folders, relocation, temps
 from server.vault.aliases import Aliases
 from server.vault.files import Permit
 from server.vault.guard import Guard, Pin
@@ -26,7 +26,7 @@ from server.vault.journal import QUEUED, Journal, Record
 from server.vault.locks import PathLocks
 from server.vault.paths import is_hidden
 from server.vault.turns import Turns
-from server.vault.writers import BaseChanged, DriveWriter, Replacement, Writer
+from server.vault.writers import BaseChanged, DriveWriter, Replacement, Writer, at_once
 from server.workers import Deadline
 
 T = TypeVar("T")
@@ -243,9 +243,11 @@ class Vault:
         deadline: Deadline,
         *,
         permit: Permit | None = None,
+        ready: Callable[[], None] = at_once,
     ) -> Written:
         """Replace a file's content by `change(content)`, so that no other writer's work is lost.
 
+        `ready` is waited for when all is prepared and nothing is in place yet; it may raise.
         Raises `Conflict` when others keep changing it, `Unavailable` or `Timeout` with nothing
         written, and whatever `change` raises.
         """
@@ -255,7 +257,7 @@ class Vault:
                 # Who came before us may have put theirs on record while we waited.
                 if not self.waits(path):
                     with suppress(Unsettled):
-                        return self.edit_held(path, change, deadline, permit=permit)
+                        return self.edit_held(path, change, deadline, permit=permit, ready=ready)
         raise _unsteady(path)
 
     def mend(
@@ -292,6 +294,7 @@ class Vault:
         *,
         permit: Permit | None = None,
         origin: Origin | None = None,
+        ready: Callable[[], None] = at_once,
     ) -> Written:
         """`edit` for who holds the path already; without `origin` it is asked for now.
 
@@ -301,7 +304,7 @@ class Vault:
             deadline.check()
             try:
                 return self._guarded(
-                    lambda pin: self._try_edit(pin, path, change, deadline, permit, origin)
+                    lambda pin: self._try_edit(pin, path, change, deadline, permit, origin, ready)
                 )
             except BaseChanged:
                 if attempt == 1:
@@ -453,6 +456,7 @@ class Vault:
         deadline: Deadline,
         permit: Permit | None,
         origin: Origin | None,
+        ready: Callable[[], None],
     ) -> Written:
         if origin is None and self._waits_for(path, pin):
             # The mount is a new one since the caller looked, and may show what it held long ago.
@@ -464,8 +468,8 @@ class Vault:
         if found is None:
             self._see_folders(pin, path)
         with files.spot(pin.root, path, make_folders=True, permit=permit) as at:
-            temp = f".{uuid.uuid4().hex[:12]}.vault-mcp.tmp"
-            return self._commit(Replacement(pin, at, base, data, temp), deadline, origin)
+            what = Replacement(pin, at, base, data, temps.new_name(), ready)
+            return self._commit(what, deadline, origin)
 
     def _see_folders(self, pin: Pin, path: str) -> None:
         """Have the mount see a folder that another device made: a Drive takes two of one name."""
@@ -477,19 +481,7 @@ class Vault:
 
     def _commit(self, what: Replacement, deadline: Deadline, origin: Origin | None) -> Written:
         writer = self.choose_writer(what.pin)
-        record = _record(
-            _canonical(what.at.disk), what.at.disk, what.base, what.data, writer.name, what.temp,
-            origin=origin or Origin(self._journal.stamp()),
-        )  # fmt: skip
-        # Before it is on file: recovery must not take it for the write of a server that died.
-        self.generations[record.id] = what.pin.generation
-        try:
-            # To wait for the disk twice is half of the time that a write takes.
-            durable = not writer.survives_power_cuts
-            self._journal.prepare(record, what.data, durable=durable)
-        except BaseException:
-            self.generations.pop(record.id, None)
-            raise
+        record = self._prepared(what, writer, origin) if writer.needs_journal(what.pin) else None
         outcome = "failed"
         try:
             stat = writer.commit(what, deadline)
@@ -502,16 +494,16 @@ class Vault:
         except (VaultError, OSError) as error:
             translated = files.translate(error) if isinstance(error, OSError) else error
             if isinstance(translated, files.VaultGone):
-                # The journal keeps it: recovery looks, and clears away, when the mount is back.
+                # If the journal has it, recovery looks and clears away when the mount is back.
                 raise files.OutcomeOpen from error
             self._close(record)
             raise translated from error
         finally:
             self._telemetry.writes.labels(writer.name, outcome).inc()
-        if writer.on_remote:
-            self._close(record)
-        else:
+        if record is not None and not writer.on_remote:
             self._journal.applied(record)
+        else:
+            self._close(record)
         self._telemetry.journal_entries.set(len(self._journal))
         return Written(
             _canonical(what.at.disk),
@@ -523,7 +515,24 @@ class Vault:
             time.time_ns(),
         )
 
-    def _close(self, record: Record) -> None:
+    def _prepared(self, what: Replacement, writer: Writer, origin: Origin | None) -> Record:
+        """Have a write on record before the vault is touched."""
+        record = _record(
+            _canonical(what.at.disk), what.at.disk, what.base, what.data, writer.name, what.temp,
+            origin=origin or Origin(self._journal.stamp()),
+        )  # fmt: skip
+        # Before it is on file: recovery must not take it for the write of a server that died.
+        self.generations[record.id] = what.pin.generation
+        try:
+            self._journal.prepare(record, what.data)
+        except BaseException:
+            self.generations.pop(record.id, None)
+            raise
+        return record
+
+    def _close(self, record: Record | None) -> None:
+        if record is None:
+            return
         try:
             self._journal.done(record)
         except OSError:

@@ -23,7 +23,7 @@ from typing import Protocol
 
 from server.errors import TooLarge, Unavailable
 from server.models import Content, Entry, FileStat
-from server.vault import files
+from server.vault import files, temps
 from server.vault.guard import Pin
 from server.vault.listing import entries_of, is_visible
 from server.vault.locks import folder_lock
@@ -40,6 +40,10 @@ class BaseChanged(Exception):
     """Somebody else changed the note between reading and replacing it."""
 
 
+def at_once() -> None:
+    """Nothing has to be waited for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Replacement:
     """What is to be put where, and what must be there until then."""
@@ -49,6 +53,8 @@ class Replacement:
     base: Content | None
     data: bytes
     temp: str
+    ready: Callable[[], None] = at_once
+    """Waited for before it is put there; may raise."""
 
 
 class Writer(Protocol):
@@ -57,10 +63,10 @@ class Writer(Protocol):
     name: str
     on_remote: bool
     """Whether an answer means that the remote has it."""
-    survives_power_cuts: bool
-    """Whether one leaves either the old content or the new one, with nothing that the journal would
-    have to mend.
-    """
+
+    def needs_journal(self, pin: Pin, /) -> bool:
+        """Whether a commit that SIGKILL or a power cut ends may leave a vault that has to be mended."""
+        ...
 
     def commit(self, what: Replacement, deadline: Deadline) -> FileStat: ...
 
@@ -74,23 +80,30 @@ class LocalWriter:
 
     name = "local"
     on_remote = True
-    survives_power_cuts = True
+
+    def needs_journal(self, pin: Pin) -> bool:
+        # A disk of this machine has the old content or the new one. What a file server does when it
+        # is cut off is its own affair.
+        return pin.may_hang
 
     def refresh(self, _pin: Pin, _disk: str) -> bool:
         return False
 
     def commit(self, what: Replacement, deadline: Deadline) -> FileStat:
-        stat = stage(what, sync=True)
+        at, hands = what.at, what.at.hands
+        like = at.name if what.base is not None else None
+        fd, stat = hands.run(_stage_locked, at.folder, what.temp, what.data, like)
         try:
-            with folder_lock(what.at.folder, deadline, what.at.hands):
+            what.ready()
+            with folder_lock(at.folder, deadline, hands):
                 deadline.check()
                 check_base(what)
-                what.at.hands.run(
-                    _put_in_place, what.at.folder, what.temp, what.at.name, what.base is not None
-                )
+                hands.run(_put_in_place, at.folder, what.temp, at.name, what.base is not None)
         except BaseException:
-            remove_temp(what.at, what.temp)
+            remove_temp(at, what.temp)
             raise
+        finally:
+            hands.close(fd)
         return stat
 
 
@@ -99,14 +112,17 @@ class MountWriter:
 
     name = "mount"
     on_remote = False
-    survives_power_cuts = False
+
+    def needs_journal(self, _pin: Pin) -> bool:
+        return True
 
     def refresh(self, _pin: Pin, _disk: str) -> bool:
         return False
 
     def commit(self, what: Replacement, deadline: Deadline) -> FileStat:
-        stage(what, sync=False)
+        stage(what)
         try:
+            what.ready()
             with folder_lock(what.at.folder, deadline, what.at.hands):
                 deadline.check()
                 check_base(what)
@@ -121,13 +137,15 @@ class DriveWriter:
 
     name = "drive"
     on_remote = True
-    survives_power_cuts = False
 
     def __init__(self, rc: Rc, staging: Path, pause: Callable[[float], None] = time.sleep) -> None:
         self._rc = rc
         self._staging = staging
         self._pause = pause
         staging.mkdir(parents=True, exist_ok=True)
+
+    def needs_journal(self, _pin: Pin) -> bool:
+        return True
 
     def commit(self, what: Replacement, deadline: Deadline) -> FileStat:
         remote = self._remote(what.pin, what.at.disk)
@@ -136,6 +154,7 @@ class DriveWriter:
         # rclone may run as another user that shares the folder's group.
         staged.chmod(0o640)
         try:
+            what.ready()
             with folder_lock(what.at.folder, deadline, what.at.hands):
                 self._flush(remote, deadline)
                 self._check_base(remote, what.base)
@@ -298,32 +317,53 @@ def _md5(data: bytes) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
-def stage(what: Replacement, *, sync: bool) -> FileStat:
+def stage(what: Replacement) -> None:
     """Write the new content to a temp file beside the target; checked for short writes."""
-    like = what.at.name if what.base is not None and sync else None
-    return what.at.hands.run(_stage, what.at.folder, what.temp, what.data, like, sync)
+    what.at.hands.run(_stage, what.at.folder, what.temp, what.data)
 
 
-def _stage(folder: int, temp: str, data: bytes, like: str | None, sync: bool) -> FileStat:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(temp, flags, 0o666, dir_fd=folder)
+def _stage(folder: int, temp: str, data: bytes) -> None:
+    fd = _make_temp(folder, temp)
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        if like is not None:
-            os.fchmod(fd, _mode(folder, like))
-        if sync:
-            os.fsync(fd)
-        stat = _whole(fd, len(data))
-    except FileNotFoundError:
-        _unlink(folder, temp)
-        raise BaseChanged from None
+        _fill(fd, data)
     except BaseException:
         _unlink(folder, temp)
         raise
     finally:
         os.close(fd)
+
+
+def _stage_locked(folder: int, temp: str, data: bytes, like: str | None) -> tuple[int, FileStat]:
+    """A temp file on disk with the permissions of `like`, open and locked until it is in its place."""
+    fd = _make_temp(folder, temp)
+    try:
+        temps.claim(fd)
+        stat = _fill(fd, data)
+        if like is not None:
+            os.fchmod(fd, _mode(folder, like))
+        os.fsync(fd)
+    except BaseException as error:
+        os.close(fd)
+        _unlink(folder, temp)
+        if isinstance(error, FileNotFoundError):
+            raise BaseChanged from None
+        raise
+    return fd, stat
+
+
+def _make_temp(folder: int, temp: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(temp, flags, 0o666, dir_fd=folder)
+
+
+def _fill(fd: int, data: bytes) -> FileStat:
+    """Write all of it. A full cache disk makes rclone keep less, and say nothing."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+    stat = files.stat_of(os.fstat(fd))
+    if stat.size != len(data):
+        raise OSError(errno.ENOSPC, "short write")
     return stat
 
 
@@ -333,14 +373,6 @@ def _mode(folder: int, name: str) -> int:
         # Somebody put a link in its place: following it would lead out of the vault.
         raise BaseChanged
     return found.st_mode & 0o7777
-
-
-def _whole(fd: int, size: int) -> FileStat:
-    """The stat of what was written; a full cache disk makes rclone keep less, and say nothing."""
-    stat = files.stat_of(os.fstat(fd))
-    if stat.size != size:
-        raise OSError(errno.ENOSPC, "short write")
-    return stat
 
 
 def check_base(what: Replacement) -> None:

@@ -27,9 +27,11 @@ class Watching:
 
     name: str = "watching"
     on_remote: bool = True
-    survives_power_cuts: bool = False
     looks: list[str] = field(default_factory=list)
     then: Callable[[], object] = field(default=lambda: None)
+
+    def needs_journal(self, _pin: Pin) -> bool:
+        return True
 
     def commit(self, what: Replacement, deadline: Deadline) -> FileStat:
         return LocalWriter().commit(what, deadline)

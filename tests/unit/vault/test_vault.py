@@ -30,10 +30,13 @@ class Stubborn:
 
     name: str = "stubborn"
     on_remote: bool = True
-    survives_power_cuts: bool = False
+    journalled: bool = True
     fails: list[BaseException] = field(default_factory=list)
     seen: list[bytes | None] = field(default_factory=list)
     refreshed: Callable[[], bool] = field(default=lambda: False)
+
+    def needs_journal(self, _pin: Pin) -> bool:
+        return self.journalled
 
     def commit(self, what: Replacement, deadline: Deadline) -> FileStat:
         self.seen.append(what.base.data if what.base else None)
@@ -107,16 +110,41 @@ def test_the_deadline_ends_the_retries(
     assert not (vault_folder / "a.md").exists()
 
 
-@pytest.mark.parametrize("survives", [True, False])
-def test_the_journal_is_on_the_disk_first_where_a_write_needs_it_after_a_power_cut(
-    stubborn: Vault, writer: Stubborn, monkeypatch: pytest.MonkeyPatch, survives: bool
+@pytest.mark.parametrize("journalled", [True, False])
+def test_the_journal_is_on_the_disk_first_where_a_write_needs_it(
+    stubborn: Vault, writer: Stubborn, monkeypatch: pytest.MonkeyPatch, journalled: bool
 ) -> None:
     synced: list[int] = []
     monkeypatch.setattr("server.vault.journal.os.fsync", synced.append)
-    writer.survives_power_cuts = survives
+    writer.journalled = journalled
     put(stubborn, b"x")
-    # The note and its folder always; the journal's entry and its folder where that must survive.
-    assert len(synced) == (2 if survives else 4)
+    # The note and its folder always; the journal's entry and its folder where there is one.
+    assert len(synced) == (4 if journalled else 2)
+
+
+def test_a_write_without_a_journal_that_is_cut_short_is_open(
+    stubborn: Vault, writer: Stubborn, journal: Journal
+) -> None:
+    writer.journalled, writer.fails = False, [OSError(errno.ENODEV, "the disk was pulled")]
+    with pytest.raises(files.OutcomeOpen):
+        put(stubborn, b"x")
+    assert states(journal) == []
+
+
+def test_nothing_is_in_place_before_the_caller_is_ready(
+    stubborn: Vault, journal: Journal, vault_folder: Path
+) -> None:
+    asked: list[list[str]] = []
+
+    def ready() -> None:
+        asked.append(sorted(entry.name for entry in vault_folder.glob("*.md")))
+        raise Unavailable("Not yet.")
+
+    with pytest.raises(Unavailable, match="Not yet"):
+        stubborn.edit(A, lambda _: b"x", Deadline.after(30), ready=ready)
+    assert asked == [[]]
+    assert sorted(entry.name for entry in vault_folder.iterdir()) == [".vault-mcp"]
+    assert states(journal) == []
 
 
 @pytest.mark.parametrize("code", [errno.ENOTCONN, errno.ECONNABORTED, errno.ESTALE])

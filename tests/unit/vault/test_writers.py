@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from server.models import Content
 from server.vault import files, writers
 from server.vault.guard import Guard
 from server.vault.locks import folder_lock
+from server.vault.mounts import MountPoint
 from server.vault.writers import (
     BaseChanged,
     DriveWriter,
@@ -243,7 +245,7 @@ def test_a_temp_name_that_is_taken_is_not_followed(
     outside.write_bytes(b"theirs")
     (vault_folder / TEMP).symlink_to(outside)
     with replacement(guard, b"ours", None) as what, pytest.raises(FileExistsError):
-        stage(what, sync=False)
+        stage(what)
     assert outside.read_bytes() == b"theirs"
 
 
@@ -258,9 +260,38 @@ def test_no_descriptor_is_left_open(guard: Guard, vault_folder: Path, writer: An
 
 def test_what_each_writer_promises() -> None:
     local, mount = LocalWriter(), MountWriter()
-    assert (local.name, local.on_remote, local.survives_power_cuts) == ("local", True, True)
-    assert (mount.name, mount.on_remote, mount.survives_power_cuts) == ("mount", False, False)
-    assert not DriveWriter.survives_power_cuts
+    assert (local.name, local.on_remote) == ("local", True)
+    assert (mount.name, mount.on_remote) == ("mount", False)
+    assert DriveWriter.on_remote
+
+
+@pytest.mark.parametrize(
+    ("kind", "needed"), [("ext4", False), ("nfs4", True), ("fuse.sshfs", True)]
+)
+def test_only_a_disk_of_this_machine_needs_no_journal(
+    guard: Guard, kind: str, needed: bool
+) -> None:
+    pin = replace(guard.pin(), mount=MountPoint(1, "/vault", "/", kind, "somewhere"))
+    assert LocalWriter().needs_journal(pin) is needed
+    assert MountWriter().needs_journal(pin)
+
+
+@pytest.mark.parametrize("kind", [LocalWriter, MountWriter])
+def test_nothing_is_in_place_before_what_it_replaces_is_kept(
+    guard: Guard, vault_folder: Path, kind: Callable[[], Any]
+) -> None:
+    (vault_folder / "a.md").write_bytes(b"base")
+    seen: list[bytes] = []
+
+    def fail() -> None:
+        seen.append((vault_folder / "a.md").read_bytes())
+        raise Unavailable("The history can't be written.")
+
+    with replacement(guard, b"ours", b"base") as what, pytest.raises(Unavailable):
+        kind().commit(replace(what, ready=fail), Deadline.after(30))
+    assert seen == [b"base"]
+    assert (vault_folder / "a.md").read_bytes() == b"base"
+    assert names(vault_folder) == ["a.md"]
 
 
 def test_nobody_can_tell_a_plain_folder_to_look_again(guard: Guard, writer: Any) -> None:
