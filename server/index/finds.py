@@ -73,7 +73,6 @@ class Finds(Visibles):
         No scopes mean the whole vault; None for the sight means all of it. `created` has the
         newest first, by the property `created` or `date`, or else by when the note was modified.
         """
-        self._catch_up()
         with self._read() as db, at_once(db):
             sets = Sets(db, self._sets)
             search = _Search(sets, node, scopes, self._visible(sets, sight))

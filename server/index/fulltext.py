@@ -76,36 +76,31 @@ class Uses:
 class Texts:
     """The full text that a transaction takes away and puts in, all of it at its end.
 
-    From then on every statement with a trigger would make FTS5 set a savepoint, too. What comes
-    `later` counts as given up for now and is `owed`.
+    From then on every statement with a trigger would make FTS5 set a savepoint, too.
     """
 
-    def __init__(self, db: apsw.Connection, *, later: bool = False) -> None:
+    def __init__(self, db: apsw.Connection) -> None:
         self._db = db
-        self._later = later
-        self.owed: dict[int, tuple[Any, ...]] = {}
-        self.gone: set[int] = set()
+        self._gone: set[int] = set()
         self._come: dict[int, tuple[Any, ...]] = {}
 
     def hold(self, texts: Sequence[tuple[int, int, tuple[Any, ...]]]) -> None:
         """Index the texts of (note, when it was used, text); none of them is in the index."""
-        held = not self._later
-        weights = [(note, _weight(text), used_ns, held) for note, used_ns, text in texts]
+        weights = [(note, _weight(text), used_ns, True) for note, used_ns, text in texts]
         self._db.executemany(_WEIGH, weights)
-        (self._come if held else self.owed).update((note, text) for note, _, text in texts)
+        self._come.update((note, text) for note, _, text in texts)
 
     def drop(self, notes: Iterable[int]) -> None:
         """Forget the texts of these notes."""
         for note in notes:
             self._come.pop(note, None)
-            self.owed.pop(note, None)
-            self.gone.add(note)
+            self._gone.add(note)
 
     def flush(self) -> None:
         """Do all of it."""
         if self._come:
             self._db.execute(_REVISED)
-        self._db.executemany(_DELETE, [(note,) for note in self.gone])
+        self._db.executemany(_DELETE, [(note,) for note in self._gone])
         self._db.executemany(_INSERT, [(note, *text) for note, text in self._come.items()])
 
 

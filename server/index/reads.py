@@ -110,11 +110,7 @@ class Reads:
 
     def fts_count(self, query: str) -> int:
         """How many notes an FTS5 query matches."""
-        self._catch_up()
         return int(self._all("SELECT count(*) FROM fts WHERE fts MATCH ?", query)[0][0])
-
-    def _catch_up(self) -> None:
-        """Whatever is left to do before full text can be asked."""
 
     def _rows(self, where: str, *bindings: Any) -> list[Row]:
         return [row_of(values) for values in self._all(f"{_ROW} {where}", *bindings)]

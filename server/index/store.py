@@ -7,13 +7,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from server.errors import Unavailable
+from server.index.backlog import Backlog
 from server.index.compaction import Compaction
 from server.index.facts import derive
 from server.index.finds import Finds
@@ -92,7 +93,7 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
         self._names: Names = {}
         self.readings = Readings()
         """What was written last, for who edits it next."""
-        self._owed: dict[int, tuple[Any, ...]] = {}
+        self._backlog = Backlog(self._take_in)
         self._former: dict[str, tuple[int | None, int | None, int | None]] = {}
         self._folder = file.parent
         self._outdated = version(db) != VERSION
@@ -202,7 +203,6 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
             self._retired.append((self._pool, self._db, self._mirror, self._file.parent))
             self._parts, self._db, self._file = successor._parts, successor._db, successor._file
             self._names = {}
-            self._owed = successor._owed
             self._outdated = False
             self._db.set_wal_hook(self._on_commit)
             self._successor = None
@@ -221,8 +221,7 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
 
     def close(self) -> None:
         """End it: the database is checkpointed when its last connection closes."""
-        with suppress(Unavailable, apsw.Error):
-            self._catch_up()
+        self._backlog.close()
         with self._lock:
             self._clear_retired()
             if self._successor is not None:
@@ -235,35 +234,43 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
         self._mirror.close()
 
     def _written(self) -> list["Index"]:
-        """Who should learn of a change: with a successor, this one only while it is sound."""
+        """Who should learn of a change, after all that came before it."""
+        self._backlog.settle()
+        return self._targets()
+
+    def _targets(self) -> list["Index"]:
+        """With a successor, this one only while it is sound."""
         successor = self._successor
         if successor is None:
             return [self]
         return [successor] if self._outdated or self._is_damaged else [self, successor]
 
-    def put(
-        self, items: Sequence[Document], *, max_bytes: int = MAX_INDEXED, later: bool = False
-    ) -> None:
-        """Store notes with everything they say. Larger ones, and binary ones, get a warning.
-
-        With `later` full text follows before the next search: half of the time goes into it.
-        """
+    def put(self, items: Sequence[Document], *, max_bytes: int = MAX_INDEXED) -> None:
+        """Store notes with everything they say. Larger ones, and binary ones, get a warning."""
         items = list({item.path: item for item in items}.values())
         for index in self._written():
-            index._put(items, max_bytes, later)
+            index._put(items, max_bytes)
 
-    def _put(self, items: Sequence[Document], max_bytes: int, later: bool) -> None:
+    def put_own(self, item: Document) -> None:
+        """Store a note that was just written: before anybody asks, but nobody waits for it here."""
+        self._backlog.add(item)
+
+    def _take_in(self, items: Sequence[Document]) -> None:
+        for index in self._targets():
+            index._put(items, MAX_INDEXED, own=True)
+
+    def _put(self, items: Sequence[Document], max_bytes: int, *, own: bool = False) -> None:
         # Parsing is most of the work, so it's done before anybody has to wait for the lock.
         etags = {item.path: etag_of(item.data) for item in items}
         facts = {}
         for item in items:
             # What was just written is another content than before.
-            row = None if later else self.get(item.path)
+            row = None if own else self.get(item.path)
             if row is None or row.etag != etags[item.path]:
                 # Who writes a note will most likely write it again; a scan comes by once.
-                read_note = self.readings.parse if later else parse
+                read_note = self.readings.parse if own else parse
                 facts[item.path] = derive(item.path, item.data, max_bytes, read_note)
-        with self._transaction(max_bytes, later=later) as transaction:
+        with self._transaction(max_bytes) as transaction:
             transaction.put(items, facts, etags)
 
     def put_files(self, entries: Sequence[Entry]) -> None:
@@ -294,6 +301,7 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
 
     def former(self, etag: str) -> bytes | None:
         """A text that a note had before, unless that was too long ago."""
+        self._backlog.settle()
         place = self._former.get(etag)
         return None if place is None else self._mirror.text(*place, etag)
 
@@ -349,7 +357,7 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
             self._clear_retired()
         if self._outdated or self._is_damaged:
             return 0
-        self._catch_up()
+        self._backlog.settle()
         used = self._uses.take()
         with self._writing() as db, db:
             wanted = mark_used(db, used, self._clock())
@@ -384,28 +392,15 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
                 if (used_ns := last_use(db, note)) is not None
                 and select(db, "SELECT etag FROM notes WHERE id=?", note) == [(etag,)]
             ]
-            self._hold(db, found)
+            back = Texts(db)
+            back.hold(found)
+            back.flush()
+            evict(db, self._budget)
         return len(found)
-
-    def _catch_up(self) -> None:
-        """Index the full text that is owed: a search must find what was written before it."""
-        if not self._owed:
-            return
-        with self._writing() as db:
-            owed, self._owed = self._owed, {}
-            with db:
-                # What was given up or replaced since is not owed any more.
-                uses = {note: last_use(db, note) for note in owed}
-                self._hold(db, [(n, uses[n], owed[n]) for n in owed if uses[n] is not None])
-
-    def _hold(self, db: apsw.Connection, found: Sequence[tuple[int, Any, tuple[Any, ...]]]) -> None:
-        back = Texts(db)
-        back.hold(found)
-        back.flush()
-        evict(db, self._budget)
 
     def check(self) -> list[str]:
         """Everything SQLite finds wrong; it reads the whole database."""
+        self._backlog.settle()
         with self._writing() as db:
             found = [str(row[0]) for row in db.execute("PRAGMA quick_check(20)")]
             try:
@@ -415,22 +410,17 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
         return [problem for problem in found if problem != "ok"]
 
     @contextmanager
-    def _transaction(
-        self, max_bytes: int = MAX_INDEXED, *, later: bool = False
-    ) -> Iterator[Transaction]:
+    def _transaction(self, max_bytes: int = MAX_INDEXED) -> Iterator[Transaction]:
         with self._writing() as db:
             # What a failed transaction learned about names is not true.
             names, self._names = self._names, {}
             with db:
                 now = self._clock()
-                transaction = Transaction(db, self._mirror, now, max_bytes, names, later=later)
+                transaction = Transaction(db, self._mirror, now, max_bytes, names)
                 yield transaction
                 transaction.finish(self._budget)
             self._names = names if len(names) < _MOST_NAMES else {}
             self._remember(transaction.former)
-            for note in transaction.dropped:
-                self._owed.pop(note, None)
-            self._owed.update(transaction.owed)
             if transaction.changes:
                 self.on_change(transaction.changes)
             if self._wal_pages > _WAL_PAGES:
@@ -443,6 +433,7 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
 
     @contextmanager
     def _read(self, pool: Pool | None = None) -> Iterator[apsw.Connection]:
+        self._backlog.settle()
         with self._sound(), super()._read(pool) as db:
             yield db
 

@@ -68,13 +68,10 @@ class Transaction:
         now: int,
         max_bytes: int,
         names: Names,
-        *,
-        later: bool = False,
     ) -> None:
-        """`later`: full text is left for another transaction; `owed` says which."""
         self._db = db
         self._resolver = Resolver(db, names)
-        self._texts = Texts(db, later=later)
+        self._texts = Texts(db)
         self._known_names = names
         self._mirror = mirror
         self._now = now
@@ -170,16 +167,6 @@ class Transaction:
                 # Somebody may have changed it unseen: its new stat must not vouch for the old text.
                 self._db.execute("UPDATE notes SET racy=1 WHERE path=?", (new,))
         return True
-
-    @property
-    def owed(self) -> dict[int, tuple[Any, ...]]:
-        """The texts that are still to be indexed, by note."""
-        return self._texts.owed
-
-    @property
-    def dropped(self) -> set[int]:
-        """The notes whose text was taken away."""
-        return self._texts.gone
 
     def finish(self, budget: int) -> None:
         """Settle what the changes mean for other notes and the budget, and remember the changes."""

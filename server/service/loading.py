@@ -159,10 +159,10 @@ class Loader:
         if documents:
             self._index.put(documents)
 
-    def store(self, document: Document, *, later: bool = False) -> None:
-        """Index a content that was just read or written; the vault has it, so a failure is only logged."""
+    def store(self, document: Document) -> None:
+        """Index a content that was just read; the vault has it, so a failure is only logged."""
         try:
-            self._index.put([document], later=later)
+            self._index.put([document])
         except Exception as error:  # noqa: BLE001 - the scanner will try again
             log(logging.ERROR, "a note could not be indexed", path=document.path, why=repr(error))
 
@@ -178,7 +178,7 @@ class Loader:
             self._store_file(Entry(written.path, written.disk, "attachment", stat))
             return
         # Always looked at once more: rclone may show another time after the upload.
-        self.store(
+        self._index.put_own(
             Document(
                 written.path,
                 written.disk,
@@ -186,8 +186,7 @@ class Loader:
                 stat,
                 racy=True,
                 looked_ns=written.at_ns,
-            ),
-            later=True,
+            )
         )
 
     def _store_file(self, entry: Entry) -> None:

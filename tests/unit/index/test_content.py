@@ -42,9 +42,9 @@ def said(folder: Path) -> dict[str, list[str]]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(before=st.lists(NOTES, min_size=1, max_size=3), after=NOTES, later=st.booleans())
+@given(before=st.lists(NOTES, min_size=1, max_size=3), after=NOTES, own=st.booleans())
 def test_a_changed_note_is_stored_as_if_it_were_new(
-    tmp_path_factory: pytest.TempPathFactory, before: list[str], after: str, later: bool
+    tmp_path_factory: pytest.TempPathFactory, before: list[str], after: str, own: bool
 ) -> None:
     kept = []
     for contents in ([*before, after], [after]):
@@ -53,7 +53,10 @@ def test_a_changed_note_is_stored_as_if_it_were_new(
         index.put_files([entry("p.png")])
         index.put([doc("n.md", contents[0]), doc("a.md", "[[n]]"), doc("b.md", "[[a]]")])
         for content in contents[1:]:
-            index.put([doc("n.md", content)], later=later)
+            if own:
+                index.put_own(doc("n.md", content))
+            else:
+                index.put([doc("n.md", content)])
         assert not [hit for hit in index.check() if hit]
         index.close()
         kept.append(said(folder))
