@@ -26,6 +26,7 @@ from server.vault.files import Denied, OutcomeOpen
 from server.vault.plans import Plans, Replace
 from server.vault.steps import read_steps
 from server.vault.vault import Vault, Written
+from server.vault.writers import Ready, nothing
 from server.workers import Deadline, Workers
 
 __all__ = ["Batch", "Edit", "Editing", "Fate"]
@@ -255,7 +256,7 @@ class Editing:
             base = Content(known.data, known.stat) if known else None
             base = waiting.content if waiting else base
             data = how.change(base)
-            how.ready()
+            how.ready(nothing)
             written = self._vault.queue(name, found.disk if found else path, base, data)
             self._loader.store_written(written)
             return written
@@ -339,7 +340,7 @@ class _KeptChange:
         if data == self.before:
             raise _UnchangedError(data)
         etag = etag_of(data)
-        self.kept.begin(Change(self.wanted.kind, self.path, self.before, etag))
+        self.kept.will(Change(self.wanted.kind, self.path, self.before, etag))
         if self.wanted.about_to is not None:
             self.wanted.about_to(etag)
         return data
@@ -353,7 +354,7 @@ class _How:
     change: Callable[[Content | None], bytes]
     deadline: Deadline
     permit: Callable[[str], None]
-    ready: Callable[[], None]
+    ready: Ready
 
 
 class _StricterError(PermissionDenied):

@@ -1,13 +1,12 @@
 """What notes held before a change: begun in the history before the vault is touched, concluded after.
 
-A single change is kept beside the preparation of its write, because both mostly wait for the disk.
-Nothing is put in place before what it replaces is kept.
+A single change is kept while its file gets to the disk, because both mostly wait for that. Nothing is
+put in place before what it replaces is kept.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from server.errors import Unavailable
 from server.history.store import Author, Change, History
 from server.vault.files import OutcomeOpen
 from server.workers import Workers
@@ -20,24 +19,27 @@ class Kept:
         self._history = history
         self._workers = workers
         self._author = author
-        self._begun: Callable[[], list[int]] = list
+        self._change: Change | None = None
+        self.ids: list[int] = []
+        """What was begun."""
 
-    def begin(self, change: Change) -> None:
-        """Keep what the change is made from, in the place of what was kept for an earlier try."""
+    def will(self, change: Change) -> None:
+        """What is about to be made, in the place of what an earlier try was about to make."""
         self._history.drop(self.ids)
-        self._begun = self._workers.start(self._history.begin, self._author, [change])
+        self._change, self.ids = change, []
 
-    def ready(self) -> None:
-        """Wait until it is on the disk. Raises `Unavailable` when it can't be: write nothing then."""
-        self._begun()
+    def ready(self, beside: Callable[[], None]) -> None:
+        """Keep what the change is made from, on the disk, while `beside` is done.
 
-    @property
-    def ids(self) -> list[int]:
-        """What was begun; nothing if that failed."""
+        Raises `Unavailable` when it can't be kept, and what `beside` raises: write nothing then.
+        """
+        # In this order: the other thread mostly waits for the disk, this one needs the interpreter.
+        done = self._workers.start(beside)
         try:
-            return self._begun()
-        except Unavailable:
-            return []
+            if self._change is not None:
+                self.ids = self._history.begin(self._author, [self._change])
+        finally:
+            done()
 
 
 class Keeping:

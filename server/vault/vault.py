@@ -26,7 +26,7 @@ from server.vault.journal import QUEUED, Journal, Record
 from server.vault.locks import PathLocks
 from server.vault.paths import is_hidden
 from server.vault.turns import Turns
-from server.vault.writers import BaseChanged, DriveWriter, Replacement, Writer, at_once
+from server.vault.writers import BaseChanged, DriveWriter, Ready, Replacement, Writer, at_once
 from server.workers import Deadline
 
 T = TypeVar("T")
@@ -243,11 +243,11 @@ class Vault:
         deadline: Deadline,
         *,
         permit: Permit | None = None,
-        ready: Callable[[], None] = at_once,
+        ready: Ready = at_once,
     ) -> Written:
         """Replace a file's content by `change(content)`, so that no other writer's work is lost.
 
-        `ready` is waited for when all is prepared and nothing is in place yet; it may raise.
+        `ready` is called when all is staged and nothing is in place yet; it may raise.
         Raises `Conflict` when others keep changing it, `Unavailable` or `Timeout` with nothing
         written, and whatever `change` raises.
         """
@@ -294,7 +294,7 @@ class Vault:
         *,
         permit: Permit | None = None,
         origin: Origin | None = None,
-        ready: Callable[[], None] = at_once,
+        ready: Ready = at_once,
     ) -> Written:
         """`edit` for who holds the path already; without `origin` it is asked for now.
 
@@ -456,7 +456,7 @@ class Vault:
         deadline: Deadline,
         permit: Permit | None,
         origin: Origin | None,
-        ready: Callable[[], None],
+        ready: Ready,
     ) -> Written:
         if origin is None and self._waits_for(path, pin):
             # The mount is a new one since the caller looked, and may show what it held long ago.

@@ -40,8 +40,17 @@ class BaseChanged(Exception):
     """Somebody else changed the note between reading and replacing it."""
 
 
-def at_once() -> None:
-    """Nothing has to be waited for."""
+Ready = Callable[[Callable[[], None]], None]
+"""Does all that must be done before a content is put in place, and beside it what it is given."""
+
+
+def at_once(beside: Callable[[], None]) -> None:
+    """Nothing else has to be done."""
+    beside()
+
+
+def nothing() -> None:
+    """Nothing to do beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +62,8 @@ class Replacement:
     base: Content | None
     data: bytes
     temp: str
-    ready: Callable[[], None] = at_once
-    """Waited for before it is put there; may raise."""
+    ready: Ready = at_once
+    """Called when it is staged and not yet there; may raise."""
 
 
 class Writer(Protocol):
@@ -94,7 +103,7 @@ class LocalWriter:
         like = at.name if what.base is not None else None
         fd, stat = hands.run(_stage_locked, at.folder, what.temp, what.data, like)
         try:
-            what.ready()
+            what.ready(lambda: hands.run(os.fsync, fd))
             with folder_lock(at.folder, deadline, hands):
                 deadline.check()
                 check_base(what)
@@ -122,7 +131,7 @@ class MountWriter:
     def commit(self, what: Replacement, deadline: Deadline) -> FileStat:
         stage(what)
         try:
-            what.ready()
+            what.ready(nothing)
             with folder_lock(what.at.folder, deadline, what.at.hands):
                 deadline.check()
                 check_base(what)
@@ -154,7 +163,7 @@ class DriveWriter:
         # rclone may run as another user that shares the folder's group.
         staged.chmod(0o640)
         try:
-            what.ready()
+            what.ready(nothing)
             with folder_lock(what.at.folder, deadline, what.at.hands):
                 self._flush(remote, deadline)
                 self._check_base(remote, what.base)
@@ -334,14 +343,13 @@ def _stage(folder: int, temp: str, data: bytes) -> None:
 
 
 def _stage_locked(folder: int, temp: str, data: bytes, like: str | None) -> tuple[int, FileStat]:
-    """A temp file on disk with the permissions of `like`, open and locked until it is in its place."""
+    """A temp file with the permissions of `like`, open and locked until it is in its place."""
     fd = _make_temp(folder, temp)
     try:
         temps.claim(fd)
         stat = _fill(fd, data)
         if like is not None:
             os.fchmod(fd, _mode(folder, like))
-        os.fsync(fd)
     except BaseException as error:
         os.close(fd)
         _unlink(folder, temp)

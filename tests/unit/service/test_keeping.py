@@ -1,6 +1,7 @@
-"""Keeping what was there: beside the write's preparation, and on the disk before the write."""
+"""Keeping what was there: while the new file gets to the disk, and before it is put in place."""
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from server.errors import Unavailable
 from server.history.store import Author, Change, History
 from server.service.keeping import Keeping
 from server.vault.files import OutcomeOpen
+from server.vault.writers import nothing
 from server.workers import Workers
 
 AUTHOR = Author("ann", None, "note_write", "op")
@@ -40,8 +42,8 @@ def change(before: bytes) -> Change:
 
 def test_a_change_that_was_made_is_a_version(keeping: Keeping, history: History) -> None:
     with keeping.one(AUTHOR) as kept:
-        kept.begin(change(b"one"))
-        kept.ready()
+        kept.will(change(b"one"))
+        kept.ready(nothing)
         assert versions(history) == []
     assert versions(history) == ["one"]
     assert len(kept.ids) == 1
@@ -49,14 +51,16 @@ def test_a_change_that_was_made_is_a_version(keeping: Keeping, history: History)
 
 def test_of_several_tries_the_last_one_counts(keeping: Keeping, history: History) -> None:
     with keeping.one(AUTHOR) as kept:
-        kept.begin(change(b"one"))
-        kept.begin(change(b"two"))
+        for content in (b"one", b"two"):
+            kept.will(change(content))
+            kept.ready(nothing)
     assert versions(history) == ["two"]
 
 
 def test_a_change_that_failed_is_forgotten(keeping: Keeping, history: History) -> None:
     with pytest.raises(ValueError, match="no"), keeping.one(AUTHOR) as kept:
-        kept.begin(change(b"one"))
+        kept.will(change(b"one"))
+        kept.ready(nothing)
         raise ValueError("no")
     keeping.settle(lambda _path: "after")
     assert versions(history) == []
@@ -64,7 +68,8 @@ def test_a_change_that_failed_is_forgotten(keeping: Keeping, history: History) -
 
 def test_an_open_change_is_decided_by_what_is_there(keeping: Keeping, history: History) -> None:
     with pytest.raises(OutcomeOpen), keeping.one(AUTHOR) as kept:
-        kept.begin(change(b"one"))
+        kept.will(change(b"one"))
+        kept.ready(nothing)
         raise OutcomeOpen
     assert versions(history) == []
     keeping.settle(lambda _path: "after")
@@ -79,24 +84,58 @@ def test_a_history_that_fails_tells_who_waits_for_it(
 
     monkeypatch.setattr(history, "begin", fail)
     with pytest.raises(Unavailable, match="history"), keeping.one(AUTHOR) as kept:
-        kept.begin(change(b"one"))
-        kept.ready()
+        kept.will(change(b"one"))
+        kept.ready(nothing)
     assert kept.ids == []
 
 
-def test_the_caller_goes_on_while_it_is_being_kept(
+def test_what_is_done_beside_it_goes_on_meanwhile(
     keeping: Keeping, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go, begin = threading.Event(), history.begin
 
     def slow(author: Author, changes: list[Change]) -> list[int]:
+        # Only what is done beside it lets it go on.
         assert go.wait(30)
         return begin(author, changes)
 
     monkeypatch.setattr(history, "begin", slow)
     with keeping.one(AUTHOR) as kept:
-        kept.begin(change(b"one"))
-        # Only a caller who has come this far lets it go on.
-        go.set()
-        kept.ready()
+        kept.will(change(b"one"))
+        kept.ready(go.set)
     assert versions(history) == ["one"]
+
+
+def test_what_fails_beside_it_is_told_and_nothing_is_kept(
+    keeping: Keeping, history: History
+) -> None:
+    def fail() -> None:
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space"), keeping.one(AUTHOR) as kept:
+        kept.will(change(b"one"))
+        kept.ready(fail)
+    keeping.settle(lambda _path: "after")
+    assert versions(history) == []
+
+
+def test_a_history_that_fails_still_waits_for_what_is_done_beside_it(
+    keeping: Keeping, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is closed next, and its number may be another file's by then."""
+    failed, done = threading.Event(), []
+
+    def fail(*_: object) -> list[int]:
+        failed.set()
+        raise Unavailable("The history can't be written.")
+
+    def beside() -> None:
+        assert failed.wait(30)
+        time.sleep(0.05)
+        done.append(True)
+
+    monkeypatch.setattr(history, "begin", fail)
+    with pytest.raises(Unavailable, match="history"), keeping.one(AUTHOR) as kept:
+        kept.will(change(b"one"))
+        kept.ready(beside)
+    assert done == [True]

@@ -136,7 +136,7 @@ def test_nothing_is_in_place_before_the_caller_is_ready(
 ) -> None:
     asked: list[list[str]] = []
 
-    def ready() -> None:
+    def ready(_beside: Callable[[], None]) -> None:
         asked.append(sorted(entry.name for entry in vault_folder.glob("*.md")))
         raise Unavailable("Not yet.")
 

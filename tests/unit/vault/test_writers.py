@@ -283,7 +283,7 @@ def test_nothing_is_in_place_before_what_it_replaces_is_kept(
     (vault_folder / "a.md").write_bytes(b"base")
     seen: list[bytes] = []
 
-    def fail() -> None:
+    def fail(_beside: Callable[[], None]) -> None:
         seen.append((vault_folder / "a.md").read_bytes())
         raise Unavailable("The history can't be written.")
 
