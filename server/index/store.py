@@ -255,6 +255,10 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
         """Store a note that was just written: before anybody asks, but nobody waits for it here."""
         self._backlog.add(item)
 
+    def catch_up(self) -> None:
+        """Return when all that was just written is stored."""
+        self._backlog.settle()
+
     def _take_in(self, items: Sequence[Document]) -> None:
         for index in self._targets():
             index._put(items, MAX_INDEXED, own=True)

@@ -188,6 +188,9 @@ class Loader:
                 looked_ns=written.at_ns,
             )
         )
+        if written.protocol != "local":
+            # While a mount is away, the next write is built on what the index has: it must not die with us.
+            self._index.catch_up()
 
     def _store_file(self, entry: Entry) -> None:
         try:

@@ -1,0 +1,35 @@
+"""Own writes and the index: who waits for it, and who doesn't."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from server.index import backlog
+from server.models import Content, FileStat
+from server.vault.vault import Written
+
+from .house import House
+
+
+def stored(folder: Path) -> list[str]:
+    """What another process would find, were this one killed now."""
+    (file,) = folder.rglob("index.db")
+    with apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY) as db:
+        return [str(path) for (path,) in db.execute("SELECT path FROM notes")]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "waited"), [("local", False), ("mount", True), ("drive", True), ("journal", True)]
+)
+def test_only_in_a_plain_folder_a_write_is_answered_before_the_index_has_it(
+    house: House, monkeypatch: pytest.MonkeyPatch, protocol: str, waited: bool
+) -> None:
+    """While a mount is away the next write is built on what the index knows, also after kill -9."""
+    monkeypatch.setattr(backlog, "_PAUSE_SECONDS", 3600)
+    house.app.index.catch_up()
+    content = Content(b"x", FileStat(1, 1))
+    written = Written("a.md", "a.md", False, content, protocol, False, 1)
+    house.app.service.notes._loader.store_written(written)
+    assert ("a.md" in stored(house.app.index._folder)) is waited
+    assert house.app.index.get("a.md") is not None
