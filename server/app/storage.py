@@ -94,7 +94,11 @@ def open_storage(settings: Settings, slot: Slot, stack: ExitStack) -> Storage:
     telemetry.state_free.set_function(lambda: disk_room(settings.state_dir).free)
     telemetry.state_size.set_function(lambda: disk_room(settings.state_dir).total)
     patience = min(3.0, settings.mount_timeout)
-    loader = Loader(vault, index, pools.mount, pools.local, patience=patience)
+    loader = Loader(
+        vault, index, pools.mount, pools.local,
+        patience=patience,
+        queues=settings.write_when_down == "queue",
+    )  # fmt: skip
     return Storage(
         telemetry=telemetry,
         audit=audit,

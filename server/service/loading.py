@@ -48,13 +48,22 @@ class Loader:
     """Loads contents and keeps the index in step with what it saw on the way."""
 
     def __init__(
-        self, vault: Vault, index: Index, mount: Workers, local: Workers, *, patience: float
+        self,
+        vault: Vault,
+        index: Index,
+        mount: Workers,
+        local: Workers,
+        *,
+        patience: float,
+        queues: bool = False,
     ) -> None:
+        """`queues`: while the vault is away, writes are built on what the index has."""
         self._vault = vault
         self._index = index
         self._mount = mount
         self._local = local
         self._patience = patience
+        self._queues = queues
 
     async def load(self, path: NotePath, permit: Permit | None = None) -> Loaded | None:
         """The content of `path`, or None when it does not exist.
@@ -188,8 +197,8 @@ class Loader:
                 looked_ns=written.at_ns,
             )
         )
-        if written.protocol != "local":
-            # While a mount is away, the next write is built on what the index has: it must not die with us.
+        if self._queues or written.protocol != "local":
+            # Should this server be killed now and the vault be away, the next write needs to know of it.
             self._index.catch_up()
 
     def _store_file(self, entry: Entry) -> None:

@@ -20,16 +20,25 @@ def stored(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "waited"), [("local", False), ("mount", True), ("drive", True), ("journal", True)]
+    ("protocol", "queues", "waited"),
+    [
+        ("local", False, False),
+        ("local", True, True),
+        ("mount", False, True),
+        ("drive", False, True),
+        ("journal", True, True),
+    ],
 )
 def test_only_in_a_plain_folder_a_write_is_answered_before_the_index_has_it(
-    house: House, monkeypatch: pytest.MonkeyPatch, protocol: str, waited: bool
+    house: House, monkeypatch: pytest.MonkeyPatch, protocol: str, queues: bool, waited: bool
 ) -> None:
     """While a mount is away the next write is built on what the index knows, also after kill -9."""
     monkeypatch.setattr(backlog, "_PAUSE_SECONDS", 3600)
     house.app.index.catch_up()
     content = Content(b"x", FileStat(1, 1))
     written = Written("a.md", "a.md", False, content, protocol, False, 1)
-    house.app.service.notes._loader.store_written(written)
+    loader = house.app.service.notes._loader
+    monkeypatch.setattr(loader, "_queues", queues)
+    loader.store_written(written)
     assert ("a.md" in stored(house.app.index._folder)) is waited
     assert house.app.index.get("a.md") is not None
