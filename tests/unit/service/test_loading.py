@@ -15,8 +15,10 @@ from .house import House
 def stored(folder: Path) -> list[str]:
     """What another process would find, were this one killed now."""
     (file,) = folder.rglob("index.db")
-    with apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY) as db:
-        return [str(path) for (path,) in db.execute("SELECT path FROM notes")]
+    db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+    found = [str(path) for (path,) in db.execute("SELECT path FROM notes")]
+    db.close()
+    return found
 
 
 @pytest.mark.parametrize(
