@@ -26,8 +26,8 @@ class Writers:
         """`ack` is what an answer shall mean at least; None: as much as can be known."""
         self._ack = ack
         self._local = LocalWriter()
-        self._mount = MountWriter()
         self._drive = DriveWriter(Rc(rc_address, timeout), staging) if rc_address else None
+        self._mount = MountWriter(self._drive)
         self._asked: tuple[int, float] = (-1, 0.0)
         self._answers = False
 

@@ -134,10 +134,10 @@ class Rc:
         """Make a waiting upload due in `seconds`, by default at once."""
         self.call("vfs/queue-set-expiry", fs=fs, id=upload_id, expiry=seconds)
 
-    def stat(self, fs: str, remote: str) -> RemoteStat | None:
+    def stat(self, fs: str, remote: str, timeout: float | None = None) -> RemoteStat | None:
         """The backend's own view of a file, past every cache of the mount; None: no such file."""
         options = {"showHash": True, "hashTypes": ["md5"], "noMimeType": True, "filesOnly": True}
-        item = self.call("operations/stat", fs=fs, remote=remote, opt=options).get("item")
+        item = self.call("operations/stat", timeout, fs=fs, remote=remote, opt=options).get("item")
         if item is None:
             return None
         try:

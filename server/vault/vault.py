@@ -25,6 +25,7 @@ from server.vault.guard import Guard, Pin
 from server.vault.journal import QUEUED, Journal, Record
 from server.vault.locks import PathLocks
 from server.vault.paths import is_hidden
+from server.vault.rc import RcError
 from server.vault.turns import Turns
 from server.vault.writers import BaseChanged, DriveWriter, Ready, Replacement, Writer, at_once
 from server.workers import Deadline
@@ -35,6 +36,8 @@ Change = Callable[[Content | None], bytes]
 
 _ATTEMPTS = 50
 _READ_PATIENCE = 30.0
+_ASK_SECONDS = 2.0
+"""For a remote to say what it holds, where nobody waits for it to take a write."""
 
 
 class Unsettled(Unavailable):
@@ -463,6 +466,7 @@ class Vault:
             raise Unsettled(path)
         found = self._read(pin, path, permit)
         base = found.content if found else None
+        self._check_seen(pin, found.disk if found else path, base)
         data = change(base)
         self._check_size(found.disk if found else path, data)
         if found is None:
@@ -470,6 +474,24 @@ class Vault:
         with files.spot(pin.root, path, make_folders=True, permit=permit) as at:
             what = Replacement(pin, at, base, data, temps.new_name(), ready)
             return self._commit(what, deadline, origin)
+
+    def _check_seen(self, pin: Pin, disk: str, base: Content | None) -> None:
+        """Before a write ends in the mount's cache: raise `BaseChanged` where the remote holds something else.
+
+        rclone would upload ours over it. What waits there is an earlier write of ours, and recovery
+        looks after that. A remote that can't be asked holds nobody up who chose not to wait for it.
+        """
+        drive = self.drive(pin)
+        if drive is None or self.choose_writer(pin).on_remote or self._journal.ids(disk):
+            return
+        try:
+            is_seen = drive.is_queued(pin, disk) or drive.holds(pin, disk, base, _ASK_SECONDS)
+        except RcError:
+            return
+        if not is_seen:
+            with suppress(RcError):
+                drive.refresh(pin, disk)
+            raise BaseChanged
 
     def _see_folders(self, pin: Pin, path: str) -> None:
         """Have the mount see a folder that another device made: a Drive takes two of one name."""

@@ -117,16 +117,20 @@ class LocalWriter:
 
 
 class MountWriter:
-    """For an rclone mount without remote control. `fsync` and hard links do nothing there."""
+    """For an rclone mount as such: the answer means its cache. `fsync` and hard links do nothing there."""
 
     name = "mount"
     on_remote = False
 
+    def __init__(self, drive: "DriveWriter | None" = None) -> None:
+        """`drive` can tell the mount to look again, where there is remote control."""
+        self._drive = drive
+
     def needs_journal(self, _pin: Pin) -> bool:
         return True
 
-    def refresh(self, _pin: Pin, _disk: str) -> bool:
-        return False
+    def refresh(self, pin: Pin, disk: str) -> bool:
+        return self._drive is not None and self._drive.refresh(pin, disk)
 
     def commit(self, what: Replacement, deadline: Deadline) -> FileStat:
         stage(what)
@@ -206,6 +210,11 @@ class DriveWriter:
         found = self._rc.stat(remote.fs, remote.path)
         return found.md5 if found else None
 
+    def holds(self, pin: Pin, disk: str, base: Content | None, timeout: float) -> bool:
+        """Whether the remote holds just that; None: nothing."""
+        remote = self._remote(pin, disk)
+        return _is_base(self._rc.stat(remote.fs, remote.path, timeout), base)
+
     def listing(self, pin: Pin, timeout: float) -> tuple[list[Entry], list[str]]:
         """Everything in the vault as the remote has it, and the paths of what it will still get."""
         remote = self._remote(pin, "")
@@ -271,8 +280,7 @@ class DriveWriter:
             self._pause(0.1)
 
     def _check_base(self, remote: "Remote", base: Content | None) -> None:
-        found = self._rc.stat(remote.fs, remote.path)
-        if (found.md5 if found else None) != (_md5(base.data) if base else None):
+        if not _is_base(self._rc.stat(remote.fs, remote.path), base):
             # The mount showed an old content: let it look again before the caller retries.
             self._rc.refresh(remote.fs, remote.folder)
             raise BaseChanged
@@ -320,6 +328,10 @@ class Remote:
     @property
     def folder(self) -> str:
         return self.path.rpartition("/")[0]
+
+
+def _is_base(found: RemoteStat | None, base: Content | None) -> bool:
+    return (found.md5 if found else None) == (_md5(base.data) if base else None)
 
 
 def _md5(data: bytes) -> str:

@@ -106,6 +106,31 @@ def test_an_upload_can_be_waited_for(served: Server, bed: Bed) -> None:
     assert bed.remote("known.md") == b"first\nsecond\nthird"
 
 
+@pytest.mark.requirement("mount.ack")
+@pytest.mark.parametrize(
+    "served",
+    [{"WRITE_ACK": ack, "SCAN_INTERVAL": "600"} for ack in ("mount", "journal")],
+    indirect=True,
+)
+def test_what_the_mount_has_not_seen_yet_is_not_overwritten(
+    served: Server, bed: Bed, drive: FakeDrive
+) -> None:
+    drive.put("vault/claude/known.md", b"theirs")
+    drive.put("vault/claude/new.md", b"made elsewhere")
+    served.call("note_upsert", path="known.md", content="ours")
+    served.call("note_upsert", path="new.md", content="ours, too")
+    wait_for(lambda: served.call("vault_sync")["uploads"]["pending"] == 0, 40, "the uploads")
+
+    def kept(path: str) -> bytes:
+        copies = served.call("note_read", path=path).get("conflict_copies", ())
+        return b"\n".join(text for one in (path, *copies) if (text := bed.remote(one)))
+
+    wait_for(
+        lambda: b"theirs" in kept("known.md") and b"ours" in kept("known.md"), 40, "both edits"
+    )
+    wait_for(lambda: b"elsewhere" in kept("new.md") and b"ours" in kept("new.md"), 40, "both notes")
+
+
 @pytest.mark.requirement("mount.sync")
 @pytest.mark.parametrize("served", [{"SCAN_INTERVAL": "600"}], indirect=True)
 def test_a_sync_shows_what_others_did(served: Server, bed: Bed, drive: FakeDrive) -> None:
