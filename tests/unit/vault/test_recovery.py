@@ -346,6 +346,10 @@ class Remote:
     def remote_md5(self, _pin: Pin, _disk: str) -> str | None:
         return None if self.data is None else hashlib.md5(self.data).hexdigest()
 
+    def holds(self, _pin: Pin, disk: str, base: Content | None, _timeout: float) -> bool:
+        there = self.data if disk == "a.md" else None
+        return (base.data if base else None) == there
+
 
 @pytest.mark.parametrize("shown", [None, THEIRS], ids=["nothing", "an older content"])
 def test_a_mount_that_shows_what_its_remote_hasnt_is_not_believed_at_once(
