@@ -257,6 +257,8 @@ class Editing:
             base = waiting.content if waiting else base
             data = how.change(base)
             how.ready(nothing)
+            # Whoever was told "timeout" may have written something else since.
+            how.deadline.check()
             written = self._vault.queue(name, found.disk if found else path, base, data)
             self._loader.store_written(written)
             return written

@@ -82,6 +82,8 @@ class Model:
         self.legit: set[bytes] = set()
         self.claims: dict[bytes, list[Excuse]] = {}
         """Lines that must not be lost, each with what would excuse its absence."""
+        self._thrown: set[bytes] = set()
+        """Lines that others saw and threw away: whoever wrote them did write them."""
         self._moves: list[tuple[str, str | None]] = []
         """Moves that may still be made, with whatever is at the old place by then; None: to the trash."""
         for path, text in start.items():
@@ -196,7 +198,9 @@ class Model:
         if line in self.claims:
             self.claims[line].append(
                 lambda truth: (
-                    any(new in all_lines(truth) for new in fresh) if fresh else path not in truth
+                    not fresh.isdisjoint(all_lines(truth) | self._thrown)
+                    if fresh
+                    else path not in truth
                 )
             )
 
@@ -254,6 +258,7 @@ class Model:
             # They threw away what they saw, and nothing else.
             for line in lines_of(there) - lines_of(text):
                 self.claims.pop(line, None)
+                self._thrown.add(line)
         else:
             target = self.place(moved_to)
             self._add(moved_to, there)

@@ -74,6 +74,17 @@ def test_what_others_threw_away_is_not_the_servers_loss(model: Model) -> None:
     assert model.problems(START), "but theirs must stay"
 
 
+def test_what_an_open_write_took_away_may_go_with_what_it_wrote(model: Model) -> None:
+    model.begun("a.md", lambda _: b"k3. instead")
+    model.changed_elsewhere("a.md", None, b"k3. instead", seen=True)
+    assert model.problems({"note9.md": START["note9.md"]}) == []
+    other = Model(START)
+    other.begun("a.md", lambda _: b"k3. instead")
+    other.changed_elsewhere("a.md", b"k4. theirs", None, seen=True)
+    lost = other.problems({"a.md": b"k4. theirs", "note9.md": START["note9.md"]})
+    assert any("lost" in one for one in lost), "but not when nobody saw that it was made"
+
+
 def test_what_was_not_there_yet_when_others_came_must_come_to_lie_somewhere(model: Model) -> None:
     written(model, "a.md", upserted("k3. ours"), b"k1. start")
     model.changed_elsewhere("a.md", b"k4. theirs", b"k1. start", seen=True)

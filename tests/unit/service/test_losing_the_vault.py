@@ -1,14 +1,18 @@
 """While the vault can't be reached: old answers that say so, no writes, and back by itself."""
 
+import asyncio
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from server.errors import Timeout
+from server.models import Content, NotePath
 from tests.drive.processes import wait_for
 
-from .house import House, opened
+from .house import CALLER, House, opened
 
 Lose = Callable[[House], Callable[[], None]]
 
@@ -169,3 +173,27 @@ def test_an_answer_during_the_first_scan_says_so(tmp_path: Path) -> None:
         assert "walking" in house.call("vault_list")["incomplete"]
         house.scan()
         assert "incomplete" not in house.call("vault_list")
+
+
+def test_what_came_to_no_answer_is_not_queued_later(tmp_path: Path) -> None:
+    environ = {"WRITE_WHEN_DOWN": "queue", "MOUNT_TIMEOUT": "0.5"}
+    with opened(tmp_path / "vault", tmp_path / "state", **environ) as house:
+        house.fill(a="first")
+        restore = moved(house)
+        house.app.guard.wake()
+        wait_for(lambda: not house.app.guard.health.ok)
+        told = threading.Event()
+
+        def change(current: Content | None) -> bytes:
+            told.wait(20)
+            return (current.data if current else b"") + b" late"
+
+        late = house.app.service.editing.edit(CALLER, "note_write", NotePath("a.md"), change)
+        with pytest.raises(Timeout):
+            asyncio.run(late)
+        told.set()
+        # Its turn comes when the late one has given up the note.
+        assert house.call("note_upsert", path="a.md", content="second")["ack"] == "journal"
+        restore()
+        house.app.guard.wake()
+        wait_for(lambda: house.bytes("a.md") == b"first\nsecond", 20)
