@@ -24,9 +24,9 @@ from server.service.loading import Loader
 from server.service.waiting import Waiting
 from server.vault.files import Denied, OutcomeOpen
 from server.vault.plans import Plans, Replace
+from server.vault.replacement import Ready, nothing
 from server.vault.steps import read_steps
 from server.vault.vault import Vault, Written
-from server.vault.writers import Ready, nothing
 from server.workers import Deadline, Workers
 
 __all__ = ["Batch", "Edit", "Editing", "Fate"]

@@ -7,9 +7,11 @@ from typing import Literal
 
 from server.errors import VaultError
 from server.telemetry import log
+from server.vault.drive import DriveWriter
 from server.vault.guard import Guard, Pin
 from server.vault.rc import Rc
-from server.vault.writers import DriveWriter, LocalWriter, MountWriter, Writer
+from server.vault.replacement import Writer
+from server.vault.writers import LocalWriter, MountWriter
 
 _ASK_AGAIN = 30.0
 

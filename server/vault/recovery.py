@@ -29,10 +29,11 @@ from server.errors import Conflict, NotFound, PathNotAllowed, VaultError
 from server.models import Content, NotePath, path_key
 from server.telemetry import Telemetry, log
 from server.vault import files
+from server.vault.drive import DriveWriter
 from server.vault.guard import Pin
 from server.vault.journal import QUEUED, Ghost, Item, Journal, by_path
 from server.vault.vault import Origin, Vault, Written
-from server.vault.writers import DriveWriter, remove_temp
+from server.vault.writers import remove_temp
 from server.workers import Deadline
 
 _GHOST_SECONDS = 900.0

@@ -16,7 +16,8 @@ from server.models import FileStat, Kind, kind_of
 from server.vault import files
 from server.vault.guard import Pin
 from server.vault.locks import folder_lock
-from server.vault.writers import BaseChanged, Writer, sync_folder
+from server.vault.replacement import BaseChanged, Writer
+from server.vault.writers import sync_folder
 from server.workers import Deadline
 
 

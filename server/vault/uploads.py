@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from server.errors import VaultError
 from server.telemetry import Telemetry
+from server.vault.drive import DriveWriter
 from server.vault.guard import Guard, Pin
-from server.vault.writers import DriveWriter
 from server.workers import Deadline
 
 _PAUSE = 0.1

@@ -20,14 +20,15 @@ from server.models import Content, Entry, FileStat, NotePath, etag_of, kind_of, 
 from server.telemetry import Telemetry, log
 from server.vault import files, folders, relocation, temps
 from server.vault.aliases import Aliases
+from server.vault.drive import DriveWriter
 from server.vault.files import Permit
 from server.vault.guard import Guard, Pin
 from server.vault.journal import QUEUED, Journal, Record
 from server.vault.locks import PathLocks
 from server.vault.paths import is_hidden
 from server.vault.rc import RcError
+from server.vault.replacement import BaseChanged, Ready, Replacement, Writer, at_once
 from server.vault.turns import Turns
-from server.vault.writers import BaseChanged, DriveWriter, Ready, Replacement, Writer, at_once
 from server.workers import Deadline
 
 T = TypeVar("T")

@@ -4,7 +4,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from server.vault.writers import DriveWriter, LocalWriter, MountWriter
+from server.vault.drive import DriveWriter
+from server.vault.writers import LocalWriter, MountWriter
 from tests.docs.pages import ROOT, page
 from tests.docs.test_commands import prepared
 

@@ -11,7 +11,7 @@ from server.errors import Unavailable
 from server.history.store import Author, Change, History
 from server.service.keeping import Keeping
 from server.vault.files import OutcomeOpen
-from server.vault.writers import nothing
+from server.vault.replacement import nothing
 from server.workers import Workers
 
 AUTHOR = Author("ann", None, "note_write", "op")

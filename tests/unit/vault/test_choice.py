@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from server.vault.choice import Writers
+from server.vault.drive import DriveWriter
 from server.vault.guard import Guard, Pin
-from server.vault.writers import DriveWriter, LocalWriter, MountWriter
+from server.vault.writers import LocalWriter, MountWriter
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from server.vault.hands import OWN, Hands
 from server.vault.locks import folder_lock
 from server.vault.rc import RcError
 from server.vault.relocation import Place
-from server.vault.writers import BaseChanged, LocalWriter, Replacement
+from server.vault.replacement import BaseChanged, Replacement
+from server.vault.writers import LocalWriter
 from server.workers import Deadline
 
 

@@ -17,8 +17,9 @@ from server.vault import files
 from server.vault import vault as module
 from server.vault.guard import Guard, Pin
 from server.vault.journal import Journal
+from server.vault.replacement import BaseChanged, Replacement
 from server.vault.vault import Vault
-from server.vault.writers import BaseChanged, LocalWriter, Replacement
+from server.vault.writers import LocalWriter
 from server.workers import Deadline
 
 A = NotePath("a.md")

@@ -13,17 +13,12 @@ import pytest
 from server.errors import Timeout, Unavailable, VaultError
 from server.models import Content
 from server.vault import files, writers
+from server.vault.drive import DriveWriter
 from server.vault.guard import Guard
 from server.vault.locks import folder_lock
 from server.vault.mounts import MountPoint
-from server.vault.writers import (
-    BaseChanged,
-    DriveWriter,
-    LocalWriter,
-    MountWriter,
-    Replacement,
-    stage,
-)
+from server.vault.replacement import BaseChanged, Replacement
+from server.vault.writers import LocalWriter, MountWriter, stage
 from server.workers import Deadline
 
 TEMP = ".x.vault-mcp.tmp"
