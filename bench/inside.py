@@ -2,14 +2,16 @@
 
 import argparse
 import asyncio
+import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from time import perf_counter
 
 from bench.bed import Bed, lay_bed
 from bench.points import Point, Samples, table, time_together
-from bench.questions import Question, questions
+from bench.questions import Question, behind_rules, questions
 from bench.server import wait_until
 from server.app import App, open_app
 from server.catalog.table import OPERATIONS
@@ -19,6 +21,8 @@ from server.settings import load
 
 _CALLS = 200
 _CALLER = Caller("bench", door="stdio")
+_WALLED = Caller("walled", door="stdio")
+_DENIED = ("people", "projects/alpha", "reading/books", "日記")
 _TOOLS = {operation.name: operation for operation in OPERATIONS}
 
 
@@ -26,25 +30,39 @@ def inside(bed: Bed) -> Iterator[Point]:
     """Open the app in this very process, over the state that the server left."""
     bed.server.stop()
     names = {"VAULT_PATH": str(bed.vault.folder), "STATE_DIR": str(bed.server.state)}
+    names["POLICY_FILE"] = str(_lay_policy(bed))
     names |= {"CALLS_PER_SECOND": "0", "CONCURRENT_CALLS": "0", "WRITE_MB_PER_HOUR": "0"}
     with open_app(load(names)) as app:
         wait_until(lambda: app.service.status.ready()[0], 600, "the app was never ready", 0.01)
         target = "5 / 25 ms" if bed.notes <= 10_000 else "10 / 60 ms"
-        for question in questions(bed.vault, bed.some_paths):
-            taken = Samples(asyncio.run(_ask(app, question)))
+        asked = [(_CALLER, one) for one in questions(bed.vault, bed.some_paths)]
+        asked += [(_WALLED, one) for one in behind_rules(bed.vault)]
+        for caller, question in asked:
+            taken = Samples(asyncio.run(_ask(app, caller, question)))
             goal = target if question.promised else ""
             yield Point(f"inside: {question.what}", taken.p50, "ms", p99=taken.p99, target=goal)
         yield _update(bed, app)
 
 
-async def _ask(app: App, question: Question) -> Sequence[float]:
+def _lay_policy(bed: Bed) -> Path:
+    """Everybody may read everything but one, who is kept from folders, one within another, and notes."""
+    hidden = [*_DENIED, *bed.some_paths(20)]
+    rules = [{"path": path, "read_deny": True} for path in hidden]
+    rules.append({"path": "projects/alpha/specs", "read_allow": True})
+    everyone = [{"path": "/", "read_allow": True, "write_allow": True}]
+    file = bed.folder / "policy.yaml"
+    file.write_text(json.dumps({"rules": everyone, "callers": {_WALLED.name: {"rules": rules}}}))
+    return file
+
+
+async def _ask(app: App, caller: Caller, question: Question) -> Sequence[float]:
     """Milliseconds from a validated input to the output's fields."""
     operation = _TOOLS[question.tool]
     inputs = [operation.input.model_validate(question.ask()) for _ in range(_CALLS + 1)]
     taken = []
     for asked in inputs:
         began = perf_counter()
-        await operation.run(app.service, _CALLER, asked)
+        await operation.run(app.service, caller, asked)
         taken.append(1000 * (perf_counter() - began))
     # The first one opens the connections of the threads.
     return taken[1:]

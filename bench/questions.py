@@ -28,6 +28,17 @@ def questions(vault: Vault, some_paths: Callable[[int], Sequence[str]]) -> list[
     return [*_searches(vault), *_surveys(vault), *_graph(some_paths)]
 
 
+def behind_rules(vault: Vault) -> list[Question]:
+    """Of a caller who may not read everything: nothing else is counted, ranked or told."""
+    half, status = vault.words[HALF], {"status": "open"}
+    return [
+        _search("word in half, path rules", mode="full_text", query=half),
+        _search("word in half, path rules, property", query=half, properties=status),
+        _search("property, path rules", mode="properties", properties=status),
+        _search("two tags, path rules", mode="tags", tags=["project/alpha", "idea"]),
+    ]
+
+
 def _searches(vault: Vault) -> list[Question]:
     words, signs = vault.words, vault.signs
     half, often, seldom = words[HALF], words[230], words[2_500]
