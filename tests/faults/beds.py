@@ -80,6 +80,11 @@ class Bed:
         """Whether nothing is on its way to where it finally lives."""
         return True
 
+    @property
+    def has_forgotten(self) -> bool:
+        """Whether nobody can tell which of the last writes came to where they finally live."""
+        return False
+
     def is_entangled(self, _path: str) -> bool:
         """Whether rclone itself would mix up what others do to a file now with what it has of it."""
         return False
@@ -248,6 +253,11 @@ class MountBed(Bed):
         # rclone rewrites these in place: one that is empty for a moment says nothing yet.
         metas = (self.mount.cache / "vfsMeta").rglob("*")
         return all('"Dirty": false' in _text(meta) for meta in metas if meta.is_file())
+
+    @property
+    def has_forgotten(self) -> bool:
+        # The journal keeps a write until its mount stayed up for two minutes. That is in the docs.
+        return self._unclean and self.mount.socket is None
 
     def is_entangled(self, path: str) -> bool:
         # Of a file that it had not uploaded when it was ended, rclone believes its own cache: it puts

@@ -325,6 +325,7 @@ class Run:
 
     def _look(self) -> None:
         """What must hold at any moment."""
+        self._mind()
         if found := self.bed.trespasses():
             raise Violation(f"touched outside the vault: {found}")
         truth = self.bed.truth()
@@ -336,6 +337,11 @@ class Run:
                     place.ever if place.unseen else set()
                 ):
                     raise Violation(f"{path}: {_cut(truth.get(path))} is none of what it may be")
+
+    def _mind(self) -> None:
+        """What was deleted or renamed elsewhere comes back where a write may have been lost with rclone."""
+        if self.bed.has_forgotten:
+            self.model.may_come_back()
 
     def _clear_up(self, *paths: str, most: int = _MOST_OPEN) -> None:
         """Have a note come to rest before there is too much that it may hold."""
@@ -365,6 +371,7 @@ class Run:
                 self._ahead += _LAG
                 self.nursery.set_clock(self._ahead)
                 self.bed.hurry()
+                self._mind()
                 self.bed.look_again()
                 hurry = time.monotonic() + 15
             if problems and time.monotonic() > end:

@@ -86,6 +86,8 @@ class Model:
         """Lines that others saw and threw away: whoever wrote them did write them."""
         self._moves: list[tuple[str, str | None]] = []
         """Moves that may still be made, with whatever is at the old place by then; None: to the trash."""
+        self._taken: dict[str, set[Text]] = {}
+        """What paths held before others deleted or renamed it, and the server wrote nothing there since."""
         for path, text in start.items():
             self.appeared(path, text)
 
@@ -133,6 +135,7 @@ class Model:
         for line in set.intersection(*(lines_of(result) for result in after)):
             self.claims.setdefault(line, [])
         place.may = set(after)
+        self._taken.pop(path, None)
         self._follow(path)
         return next(iter(after)) if len(after) == 1 else None
 
@@ -267,6 +270,8 @@ class Model:
             if target.unseen:
                 # What was on its way to the note finds it by its id, wherever it is now.
                 target.ever |= place.ever
+        if text is None:
+            self._taken.setdefault(path, set()).update(place.ever)
         self._add(path, text)
         place.may = {text}
         place.unseen = not (seen and at_rest)
@@ -274,6 +279,13 @@ class Model:
             for line in lines_of(text):
                 self.claims.setdefault(line, [])
         self._follow(path)
+
+    def may_come_back(self) -> None:
+        """The server makes its last writes once more, unable to know what others did to them."""
+        for path, texts in self._taken.items():
+            place = self.place(path)
+            place.ever |= texts
+            place.unseen = True
 
     def disclaim(self, text: bytes) -> None:
         """Nobody is to be blamed for the loss of this until it was seen at rest."""

@@ -94,6 +94,22 @@ def test_what_was_not_there_yet_when_others_came_must_come_to_lie_somewhere(mode
     assert model.problems(beside) == []
 
 
+def test_what_others_took_away_may_come_back_with_a_mount_that_forgot(model: Model) -> None:
+    after = written(model, "a.md", upserted("k3. ours"), b"k1. start")
+    model.changed_elsewhere("a.md", None, after, seen=True, moved_to="b.md")
+    moved = {"note9.md": START["note9.md"], "b.md": after}
+    model.rest(moved)
+    both = {**moved, "a.md": after}
+    assert model.problems(both), "not while the mount is the same"
+    model.may_come_back()
+    assert model.problems(moved) == model.problems(both) == []
+    assert model.problems({**moved, "a.md": b"k4. torn"}), "and nothing that never was there"
+    written(model, "a.md", upserted("k5. new"), None)
+    model.rest({**moved, "a.md": b"k5. new"})
+    model.may_come_back()
+    assert model.problems(both), "nor what the server wrote over"
+
+
 def test_what_a_note_may_hold_does_not_grow_beyond_its_writes(model: Model) -> None:
     """Three that nobody answered are made or not, in any order, from each content it may have."""
     model.changed_elsewhere("a.md", b"k3. theirs", b"k1. start", seen=False)
