@@ -25,6 +25,8 @@ LOG = logging.getLogger("vault_mcp")
 _SECRET = re.compile(
     r"(?i)(bearer\s+|(?:token|secret|password|api[_-]?key)[\"']?\s*[=:]\s*[\"']?)[^\s\"',;&]+"
 )
+_PLAIN = re.compile(r"[\w./-]+", re.ASCII)
+"""Most of what is logged: neither a credential nor anything that has to be quoted."""
 DENIALS = frozenset(("permission_denied", "path_not_allowed", "unauthorized"))
 """The outcomes that mean that somebody may not do what they asked for."""
 _DURATIONS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -63,11 +65,13 @@ class _Formatter(logging.Formatter):
 
 
 def _safe(value: Any) -> Any:
-    return redact(value) if isinstance(value, str) else value
+    return redact(value) if isinstance(value, str) and not _PLAIN.fullmatch(value) else value
 
 
 def _quoted(value: Any) -> str:
     text = str(value)
+    if _PLAIN.fullmatch(text):
+        return text
     plain = text.isprintable() and not re.search(r"[\s\"=]", text)
     return text if text and plain else _json(text)
 
@@ -102,10 +106,27 @@ def log(level: int, message: str, /, **fields: Any) -> None:
 
 @dataclass(slots=True)
 class CallEnd:
-    """How a call ended and what it took."""
+    """What was called, how that ended and what it took."""
 
+    tool: str = ""
+    door: str = ""
     outcome: str = "internal_error"
     seconds: float = 0.0
+    decision: str = "allow"
+
+    def log(self, caller: str, subject: str | None) -> None:
+        """The call's line in the log."""
+        log(
+            logging.INFO,
+            "call",
+            tool=self.tool,
+            caller=caller,
+            door=self.door,
+            subject=subject,
+            decision=self.decision,
+            outcome=self.outcome,
+            ms=round(self.seconds * 1000, 2),
+        )
 
 
 class Telemetry:
@@ -249,21 +270,16 @@ class Telemetry:
 
     @contextmanager
     def call(
-        self,
-        tool: str,
-        caller: str,
-        door: str,
-        subject: str | None,
-        denied: Callable[[], bool] = lambda: False,
+        self, tool: str, door: str, denied: Callable[[], bool] = lambda: False
     ) -> Iterator[CallEnd]:
-        """Count, time and log one operation call; errors pass through.
+        """Count and time one operation call; errors pass through.
 
         What it yields tells of the end when that has come; `denied` is asked then whether a part of
         the call was refused.
         """
         start = time.perf_counter()
         outcome = "internal_error"
-        end = CallEnd()
+        end = CallEnd(tool, door)
         self.in_flight.inc()
         try:
             yield end
@@ -279,20 +295,9 @@ class Telemetry:
         finally:
             seconds = time.perf_counter() - start
             end.outcome, end.seconds = outcome, seconds
-            decision = "deny" if outcome in DENIALS or denied() else "allow"
-            if decision == "deny":
+            if outcome in DENIALS or denied():
+                end.decision = "deny"
                 self.denied.labels(tool).inc()
             self.in_flight.dec()
             self.calls.labels(tool, outcome, door).inc()
             self.call_seconds.labels(tool).observe(seconds)
-            log(
-                logging.INFO,
-                "call",
-                tool=tool,
-                caller=caller,
-                door=door,
-                subject=subject,
-                decision=decision,
-                outcome=outcome,
-                ms=round(seconds * 1000, 2),
-            )

@@ -1,8 +1,11 @@
 """The way from a door to an operation: look up, validate, run, count, log. Protocol-free."""
 
+import asyncio
 import uuid
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -41,6 +44,8 @@ class Dispatcher:
         self.limiter = limiter or Limiter(Limits())
         self._audit = audit
         self._toolsets = toolsets
+        self._untold: deque[Callable[[], None]] = deque()
+        """What log and audit have yet to say of calls that are over, in their order."""
 
     def offers(self, name: str, caller: Caller) -> bool:
         """Whether there is such an operation, and among those that the caller has."""
@@ -61,17 +66,16 @@ class Dispatcher:
         record, end = CallRecord(), CallEnd()
         caller = replace(caller, trail=record)
         try:
-            with self._telemetry.call(
-                op.name if op else "unknown",
-                caller.name,
-                caller.door,
-                str(subject)[:200] if subject is not None else None,
-                lambda: record.denied,
-            ) as end:
+            tool = op.name if op else "unknown"
+            with self._telemetry.call(tool, caller.door, lambda: record.denied) as end:
                 return await self._run(op, name, arguments, caller)
         finally:
-            if self._audit is not None:
-                self._audit.call(name, caller, record, end.outcome, end.seconds)
+            self._untold.append(partial(self._tell, name, subject, caller, record, end))
+            if op and op.access == "read" and (end.outcome, end.decision) == ("ok", "allow"):
+                # Nothing was changed and nothing refused: the answer goes out first.
+                asyncio.get_running_loop().call_soon(self._tell_all)
+            else:
+                self._tell_all()
 
     async def perform(
         self, name: str, subject: str, caller: Caller, work: Callable[[Caller], Awaitable[T]]
@@ -80,9 +84,7 @@ class Dispatcher:
         record, end = CallRecord(), CallEnd()
         caller = replace(caller, trail=record)
         try:
-            with self._telemetry.call(
-                name, caller.name, caller.door, subject[:200], lambda: record.denied
-            ) as end:
+            with self._telemetry.call(name, caller.door, lambda: record.denied) as end:
                 try:
                     with self.limiter.call(caller, 0):
                         return await work(caller)
@@ -91,8 +93,20 @@ class Dispatcher:
                 except Exception as error:
                     raise unexpected(error) from error
         finally:
-            if self._audit is not None:
-                self._audit.call(name, caller, record, end.outcome, end.seconds)
+            self._untold.append(partial(self._tell, name, subject, caller, record, end))
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        while self._untold:
+            self._untold.popleft()()
+
+    def _tell(
+        self, name: str, subject: object, caller: Caller, record: CallRecord, end: CallEnd
+    ) -> None:
+        """A line in the log and one in the audit, about a call that is over."""
+        end.log(caller.name, None if subject is None else str(subject)[:200])
+        if self._audit is not None:
+            self._audit.call(name, caller, record, end.outcome, end.seconds)
 
     async def _run(
         self, op: Operation | None, name: str, arguments: Mapping[str, Any], caller: Caller

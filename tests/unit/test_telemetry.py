@@ -44,9 +44,12 @@ def out(restored: None, kind: str) -> io.StringIO:
 def call(
     telemetry: Telemetry, error: BaseException | None = None, subject: str | None = "a.md"
 ) -> None:
-    with telemetry.call("note_read", "alice", "mcp", subject):
-        if error is not None:
-            raise error
+    try:
+        with telemetry.call("note_read", "mcp") as end:
+            if error is not None:
+                raise error
+    finally:
+        end.log("alice", subject)
 
 
 def value(telemetry: Telemetry, name: str, **labels: str) -> float:
@@ -119,7 +122,7 @@ def test_a_call_that_is_cancelled_while_it_waits() -> None:
     telemetry = Telemetry()
 
     async def wait() -> None:
-        with telemetry.call("note_read", "alice", "mcp", None):
+        with telemetry.call("note_read", "mcp"):
             await asyncio.Event().wait()
 
     async def scenario() -> None:

@@ -116,6 +116,30 @@ def test_every_call_is_counted_once(run: Any, outcome: str) -> None:
     assert telemetry.registry.get_sample_value("vault_calls_total", labels) == 1
 
 
+def test_a_read_is_told_of_after_its_answer_and_before_any_later_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made, _ = dispatcher(echo)
+    caplog.set_level("INFO")
+
+    def told() -> list[str]:
+        return [record.fields["outcome"] for record in caplog.records if record.msg == "call"]  # type: ignore[attr-defined]
+
+    async def scenario() -> None:
+        await made.call("op", {"path": "a"}, CALLER)
+        assert told() == []
+        await asyncio.sleep(0)
+        assert told() == ["ok"]
+        await made.call("op", {"path": "b"}, CALLER)
+        with pytest.raises(InvalidRequest):
+            await made.call("op", {"path": 5}, CALLER)
+        assert told() == ["ok", "ok", "invalid_request"]
+        await made.call("op", {"path": "c"}, CALLER)
+
+    asyncio.run(scenario())
+    assert told()[3:] == ["ok"], "nor is the last one forgotten"
+
+
 def test_bad_arguments_are_counted_too() -> None:
     made, telemetry = dispatcher(echo)
     with pytest.raises(InvalidRequest):
