@@ -219,12 +219,12 @@ class Recovery:
         return True
 
     def _is_torn(self, pin: Pin, item: Item, found: Content | None) -> bool:
-        """Whether a restarted rclone shows ours cut to the length of the content before it."""
-        return (
-            found is not None
-            and not self._same_mount(pin, item)
-            and item.data().startswith(found.data)
-        )
+        """Whether a restarted rclone shows ours in the length of the content before it."""
+        if found is None or self._same_mount(pin, item):
+            return False
+        # Cut short, or filled up with zeros.
+        ours, shown = item.data(), found.data
+        return ours.startswith(shown) or shown.rstrip(b"\0") == ours.rstrip(b"\0")
 
     def _write_again(self, chain: Sequence[Item], seen: str | None) -> None:
         item = chain[-1]

@@ -96,7 +96,11 @@ def test_an_unacknowledged_write_that_was_made_is_done(
     assert states(journal) == []
 
 
-@pytest.mark.parametrize("shown", [BASE, OURS, OURS[:5], b""], ids=["base", "ours", "cut", "empty"])
+@pytest.mark.parametrize(
+    "shown",
+    [BASE, OURS, OURS[:5], b"", OURS + b"\0\0\0"],
+    ids=["base", "ours", "cut", "empty", "filled up"],
+)
 def test_an_acknowledged_write_is_made_again_on_a_new_mount(
     recovery: Recovery, journal: Journal, vault_folder: Path, written: list[Written], shown: bytes
 ) -> None:
