@@ -9,7 +9,8 @@ known safe. Entries of one path form a chain; what the vault holds decides:
     anything else           somebody else changed the note: keep theirs, and put ours beside it
                             unless theirs holds every line of it
 
-What was never acknowledged is made only where the note it was to replace has vanished.
+What was never acknowledged is made only where the note it was to replace has vanished; where it was made
+already, it is kept like an acknowledged one.
 
 Without rclone's remote control nobody can ask the remote. Then a write counts as safe when the mount
 it was made on stayed up for `grace` seconds; if the mount was replaced before that, the content is
@@ -142,11 +143,11 @@ class Recovery:
                 self._write_again(chain, None)
                 self._done(chain)
                 return
-            self._settle_unacknowledged(chain, found)
+            self._settle_unacknowledged(pin, chain, found)
             return
         # What was never acknowledged counts if it is there: later writes may be built on it.
         made = [item for item in chain if item.state == "applied" or item.record.etag == etag]
-        self._settle_unacknowledged([item for item in chain if item not in made], found)
+        self._settle_unacknowledged(pin, [item for item in chain if item not in made], found)
         chain = made
         newest = chain[-1]
         if self._same_mount(pin, newest) and self._drive(pin) is None:
@@ -182,10 +183,17 @@ class Recovery:
         found = self._vault.read(NotePath(disk))
         return found.content if found else None
 
-    def _settle_unacknowledged(self, chain: Sequence[Item], found: Content | None) -> None:
+    def _settle_unacknowledged(
+        self, pin: Pin, chain: Sequence[Item], found: Content | None
+    ) -> None:
         for item in chain:
             if found is not None and found.etag == item.record.etag:
-                self._done([item])
+                if pin.is_rclone and not self._is_on_remote(pin, item):
+                    # Nobody was told, but everybody can see it: it must not vanish with rclone.
+                    self._vault.generations[item.record.id] = pin.generation
+                    self._journal.applied(item.record)
+                else:
+                    self._done([item])
                 continue
             log(
                 logging.WARNING, "a write that was never acknowledged was not made",

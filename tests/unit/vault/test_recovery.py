@@ -87,12 +87,30 @@ def test_an_unacknowledged_write_that_was_not_made_is_set_aside(
     assert states(journal) == ["aside"]
 
 
-def test_an_unacknowledged_write_that_was_made_is_done(
+def test_an_unacknowledged_write_that_was_made_is_kept_until_it_is_safe(
     recovery: Recovery, journal: Journal, vault_folder: Path
 ) -> None:
     (vault_folder / "a.md").write_bytes(OURS)
-    entry(journal, OURS, BASE, applied=False)
+    made = entry(journal, OURS, BASE, applied=False)
+    assert recovery.settle() == 1
+    assert states(journal) == ["applied"]
+    # Whoever read it meanwhile may rely on it, whatever becomes of this mount.
+    recovery._vault.generations[made.id] -= 1
+    (vault_folder / "a.md").write_bytes(BASE)
+    recovery.settle()
+    assert (vault_folder / "a.md").read_bytes() == OURS
+    recovery.settle()
+    recovery._ticks = lambda: time.monotonic() + 300
     assert recovery.settle() == 0
+
+
+def test_an_unacknowledged_write_that_was_made_in_a_plain_folder_is_done(
+    guard: Guard, journal: Journal, telemetry: Telemetry, vault_folder: Path
+) -> None:
+    vault = Vault(guard, journal, lambda _pin: LocalWriter(), telemetry, max_bytes=1 << 20)
+    (vault_folder / "a.md").write_bytes(OURS)
+    entry(journal, OURS, BASE, applied=False)
+    assert Recovery(vault, journal, telemetry, on_write=lambda _: None).settle() == 0
     assert states(journal) == []
 
 
