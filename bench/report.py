@@ -91,8 +91,9 @@ def _peers(report: Report, folder: Path) -> list[str]:
         (folder / f"performance-{file}.svg").write_text(picture, encoding="utf-8")
     return [
         "## Beside other servers",
-        "All over stdio with the same client, one after another in the same run, over the same files, "
-        "each with its own defaults. In brackets: how many times "
+        "All over stdio with the same client, over the same files, each with its own defaults. Starts are "
+        "timed one after another, calls by turns, so that each server has been idle before it is asked, "
+        "as it is between the calls of an agent. In brackets: how many times "
         "vault-mcp's figure. —: there is no such tool.",
         peer_table(report.standings),
         "![Search beside other servers](performance-search.svg)",

@@ -1,13 +1,14 @@
-"""Puts the same few jobs to every server over stdio, on the same vault, one server after another."""
+"""Puts the same few jobs to every server over stdio, on the same vault, by turns."""
 
 import os
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import cycle
 from pathlib import Path
-from time import monotonic, perf_counter, sleep
+from time import perf_counter, sleep
 
 from bench.bed import Bed
 from bench.peers import OURS, PEERS, Call, Peer
@@ -21,7 +22,8 @@ _READY_SECONDS = 180.0
 _JOB_SECONDS = 6.0
 _LANDMARKS = 15
 _CALLS = 30
-_WRITES = 5
+_READS = 100
+_WRITES = 15
 _SETTLE_SECONDS = 40.0
 
 Cell = float | str | None
@@ -52,14 +54,20 @@ class Standing:
 
 
 def compare(bed: Bed) -> list[Standing]:
-    """Ours first. A peer that cannot be installed or started only says so."""
+    """Ours first. A peer that cannot be installed or started only says so.
+
+    Starts are timed one after another, calls by turns: a busy moment slows all servers alike.
+    """
     bed.server.stop()
     # Spread over the vault, with their old times: no order of reading finds them all early.
     plain = [path for path in bed.vault.paths if path.isascii()]
     marked = plain[:: max(1, len(plain) // _LANDMARKS)][:_LANDMARKS]
     for path in marked:
         _mark(bed.vault.folder / path)
-    return [_stand(bed, peer, marked) for peer in (OURS, *PEERS)]
+    with ExitStack() as stack:
+        racers = [_started(bed, peer, marked, stack) for peer in (OURS, *PEERS)]
+        _race(bed, [racer for racer in racers if racer.child is not None])
+        return [racer.standing() for racer in racers]
 
 
 def _mark(file: Path) -> None:
@@ -68,27 +76,43 @@ def _mark(file: Path) -> None:
     os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def _stand(bed: Bed, peer: Peer, marked: Sequence[str]) -> Standing:
-    cells: dict[str, Cell] = {}
+@dataclass(slots=True)
+class _Racer:
+    """One server, what it did so far, and its process while it takes part."""
+
+    peer: Peer
+    cells: dict[str, Cell] = field(default_factory=dict)
+    child: Child | None = None
+    problem: str = ""
+
+    def standing(self) -> Standing:
+        release = self.peer.release() if not self.problem else ""
+        return Standing(self.peer.name, self.cells, self.problem, release)
+
+
+def _started(bed: Bed, peer: Peer, marked: Sequence[str], stack: ExitStack) -> _Racer:
+    """Time a first start and a restart; the second process stays."""
+    racer = _Racer(peer)
     state = bed.folder / f"peer-{peer.name.replace('/', '-')}"
     state.mkdir()
+    first, again = tuple(JOBS)[:2]
     try:
         command = peer.command(bed.vault.folder)
-        for job in tuple(JOBS)[:2]:
+        for job in (first, again):
             began = perf_counter()
             environ = peer.environ(bed.vault.folder, state)
             child = Child(command, environ, state / "log", _CALL_SECONDS)
-            try:
-                child.open()
-                cells[job] = _until_right(child, peer, marked, began)
-                child.settle(_SETTLE_SECONDS)
-                if job == tuple(JOBS)[1]:
-                    cells |= _jobs(bed, child, peer)
-            finally:
-                child.close()
+            closing = stack.enter_context(ExitStack())
+            closing.callback(child.close)
+            child.open()
+            racer.cells[job] = _until_right(child, peer, marked, began)
+            child.settle(_SETTLE_SECONDS)
+            if job == first:
+                closing.close()
+        racer.child = child
     except (Unmeasured, OSError) as error:
-        return Standing(peer.name, cells, str(error).replace(str(Path.home()), "~"))
-    return Standing(peer.name, cells, release=peer.release())
+        racer.problem = str(error).replace(str(Path.home()), "~")
+    return racer
 
 
 def _until_right(child: Child, peer: Peer, marked: Sequence[str], began: float) -> float:
@@ -108,48 +132,81 @@ def _until_right(child: Child, peer: Peer, marked: Sequence[str], began: float) 
         sleep(0.02)
 
 
-def _jobs(bed: Bed, child: Child, peer: Peer) -> dict[str, Cell]:
+def _race(bed: Bed, racers: Sequence[_Racer]) -> None:
     words, rng = bed.vault.words, random.Random(2)
-    paths = [path for path in rng.choices(bed.vault.paths, k=200) if path.isascii()]
+    paths = [path for path in rng.choices(bed.vault.paths, k=400) if path.isascii()]
     searches = (words[9_000], f"{words[230]} {words[180]}", words[HALF])
-    reads, asked = cycle(paths), cycle(paths)
-    figures: list[Cell] = [_timed(child, partial(peer.search, query)) for query in searches]
-    figures.append(_timed(child, lambda: peer.read(next(reads))))
-    backlinks = peer.backlinks
-    figures.append(_timed(child, lambda: backlinks(next(asked))) if backlinks else None)
-    figures += _writes(child, peer, paths[:_WRITES])
-    figures.append(child.memory())
-    return dict(zip(tuple(JOBS)[2:], figures, strict=True))
+    rare, two, half, read, backlinks, append, own, memory = tuple(JOBS)[2:]
+    for job, query in zip((rare, two, half), searches, strict=True):
+        _by_turns(job, racers, partial(_search, query), _CALLS)
+    _by_turns(read, racers, lambda peer, turn: peer.read(paths[turn]), _READS)
+    _by_turns(backlinks, racers, lambda peer, turn: _backlinks(peer, paths[turn]), _CALLS)
+    _writes(append, own, racers, paths)
+    for racer in racers:
+        assert racer.child is not None
+        racer.cells[memory] = racer.child.memory()
 
 
-def _timed(child: Child, call: Callable[[], Call]) -> Cell:
-    """The median of a few calls, or the limit that it broke."""
-    taken: list[float] = []
-    end = monotonic() + _JOB_SECONDS
-    try:
-        child.call(*call())
-        while len(taken) < _CALLS and (len(taken) < 3 or monotonic() < end):
-            tool, arguments = call()
-            began = perf_counter()
-            child.call(tool, arguments)
-            taken.append(1000 * (perf_counter() - began))
-    except TooSlow:
-        return f"> {_CALL_SECONDS:g} s"
-    except Unmeasured as error:
-        return f"failed: {str(error)[:60]}"
-    return Samples(taken).p50
+def _search(query: str, peer: Peer, _turn: int) -> Call:
+    return peer.search(query)
 
 
-def _writes(child: Child, peer: Peer, paths: Iterable[str]) -> list[Cell]:
-    taken, seen = [], 0
-    try:
-        for number, path in enumerate(paths):
+def _backlinks(peer: Peer, path: str) -> Call | None:
+    return peer.backlinks(path) if peer.backlinks else None
+
+
+def _by_turns(
+    job: str, racers: Sequence[_Racer], ask: Callable[[Peer, int], Call | None], calls: int
+) -> None:
+    """The median of each server's calls, or the limit that it broke. Who is slow makes fewer."""
+    taken: dict[str, list[float]] = {racer.peer.name: [] for racer in racers}
+    out: set[str] = set()
+    for turn in range(calls + 1):
+        for racer in racers:
+            name, call = racer.peer.name, ask(racer.peer, turn)
+            own = taken[name]
+            if call is None:
+                racer.cells[job] = None
+                out.add(name)
+            if name in out or (len(own) > 3 and sum(own) > 1000 * _JOB_SECONDS):
+                continue
+            assert racer.child is not None and call is not None
+            try:
+                began = perf_counter()
+                racer.child.call(*call)
+                own.append(1000 * (perf_counter() - began))
+                # The first one of a kind is nobody's measure.
+                racer.cells[job] = Samples(own[1:] or own).p50
+            except TooSlow:
+                racer.cells[job] = f"> {_CALL_SECONDS:g} s"
+                out.add(name)
+            except Unmeasured as error:
+                racer.cells[job] = f"failed: {str(error)[:60]}"
+                out.add(name)
+
+
+def _writes(append: str, own: str, racers: Sequence[_Racer], paths: Sequence[str]) -> None:
+    """Each appends to notes of its own, by turns, and searches for what it wrote."""
+    taken: dict[str, list[float]] = {racer.peer.name: [] for racer in racers}
+    seen: Counter[str] = Counter()
+    out: set[str] = set()
+    for number in range(_WRITES):
+        for place, racer in enumerate(racers):
+            peer, child = racer.peer, racer.child
+            if peer.name in out:
+                continue
+            assert child is not None
             token = f"own{peer.name.strip('@')[:3]}{number}qx"
-            tool, arguments = peer.append(path, token)
-            began = perf_counter()
-            child.call(tool, arguments)
-            taken.append(1000 * (perf_counter() - began))
-            seen += path in child.call(*peer.search(token))
-    except Unmeasured as error:
-        return [f"failed: {str(error)[:60]}", None]
-    return [Samples(taken).p50, "yes" if seen == len(taken) else f"{seen} of {len(taken)}"]
+            path = paths[number * len(racers) + place]
+            try:
+                began = perf_counter()
+                child.call(*peer.append(path, token))
+                taken[peer.name].append(1000 * (perf_counter() - began))
+                seen[peer.name] += path in child.call(*peer.search(token))
+            except Unmeasured as error:
+                racer.cells |= {append: f"failed: {str(error)[:60]}", own: None}
+                out.add(peer.name)
+                continue
+            done, found = taken[peer.name], seen[peer.name]
+            racer.cells[append] = Samples(done).p50
+            racer.cells[own] = "yes" if found == len(done) else f"{found} of {len(done)}"

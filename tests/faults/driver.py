@@ -329,6 +329,9 @@ class Run:
         if found := self.bed.trespasses():
             raise Violation(f"touched outside the vault: {found}")
         truth = self.bed.truth()
+        if self.bed.has_forgotten:
+            # rclone may fill up with zeros what it had not uploaded: mended before all is calm.
+            truth = {path: text.rstrip(b"\0") for path, text in truth.items()}
         if found := self.model.torn(truth):
             raise Violation("; ".join(found[:3]))
         if self.bed_name == "plain" and self._is_seen:
