@@ -36,7 +36,8 @@ def restart(bed: Bed) -> Iterator[Point]:
     alive, ready, imports = [], [], []
     for _ in range(3):
         bed.server.stop()
-        imports += [one.p50 / 1000 for one in time_together((1, importing))]
+        (import_,) = time_together((1, importing))
+        imports.append(import_.p50 / 1000)
         start = bed.server.start()
         alive.append(start.alive)
         ready.append(start.ready)

@@ -163,14 +163,16 @@ def _by_turns(
     out: set[str] = set()
     for turn in range(calls + 1):
         for racer in racers:
-            name, call = racer.peer.name, ask(racer.peer, turn)
+            name = racer.peer.name
             own = taken[name]
+            if name in out or (len(own) > 3 and sum(own) > 1000 * _JOB_SECONDS):
+                continue
+            call = ask(racer.peer, turn)
             if call is None:
                 racer.cells[job] = None
                 out.add(name)
-            if name in out or (len(own) > 3 and sum(own) > 1000 * _JOB_SECONDS):
                 continue
-            assert racer.child is not None and call is not None
+            assert racer.child is not None
             try:
                 began = perf_counter()
                 racer.child.call(*call)
