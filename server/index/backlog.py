@@ -42,6 +42,11 @@ class Backlog:
                 self._thread.start()
         self._news.set()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether `settle` has nothing to do just now."""
+        return not self._items
+
     def settle(self) -> None:
         """Return when all that was added before is taken in."""
         # A note stays in the list until the index has it: who finds the list empty may go on.

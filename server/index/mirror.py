@@ -26,6 +26,7 @@ class Mirror:
     def __init__(self, folder: Path, after: int, segment_bytes: int = SEGMENT_BYTES) -> None:
         """`after`: the highest number that any row still names."""
         self._folder = folder
+        self._place = str(folder)
         self._limit = segment_bytes
         self._lock = threading.Lock()
         self._held: Counter[int] = Counter()
@@ -53,12 +54,12 @@ class Mirror:
         return self._current
 
     def path(self, segment: int) -> Path:
-        return self._folder / f"{segment:08d}.seg"
+        return self._folder / _name(segment)
 
     def read(self, segment: int, offset: int, length: int) -> bytes | None:
         """The bytes at a place, or None when the segment doesn't have them any more."""
         try:
-            fd = os.open(self.path(segment), os.O_RDONLY)
+            fd = os.open(f"{self._place}/{_name(segment)}", os.O_RDONLY)
         except FileNotFoundError:
             return None
         try:
@@ -175,6 +176,10 @@ class Mirror:
             done += os.pwrite(self._fd, view[done:], self._end + done)
         view.release()
         self._end += done
+
+
+def _name(segment: int) -> str:
+    return f"{segment:08d}.seg"
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -1,7 +1,7 @@
 """What can be asked of the index. Every answer comes from a read-only connection."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from server.index.schema import BUDGET, at_once, select
 Match = Callable[[str], bool]
 
 _ROW = f"SELECT {COLUMNS} FROM notes"  # noqa: S608 - our own names
+_ROW_OF = f"{_ROW} WHERE path=?"
 _LINK = (
     "SELECT s.path, d.path, l.kind, l.embed, l.target, l.sub, l.alias, l.line, l.pos, l.end "
     "FROM links l JOIN notes s ON s.id=l.src LEFT JOIN notes d ON d.id=l.dst "
@@ -45,6 +46,12 @@ class Reads:
     def get(self, path: str) -> Row | None:
         """The row of exactly this path."""
         return next(iter(self._rows("WHERE path=?", path)), None)
+
+    def get_at_once(self, path: str) -> Row | None:
+        """`get` for who may not wait. Raises `Unavailable` while others have to be waited for."""
+        with self._read(wait=False) as db:
+            found = select(db, _ROW_OF, path)
+        return row_of(found[0]) if found else None
 
     def text(self, row: Row) -> bytes | None:
         """The note's bytes, or None when the mirror doesn't have them any more."""
@@ -125,10 +132,10 @@ class Reads:
         with self._read() as db:
             return select(db, statement, *bindings)
 
-    @contextmanager
-    def _read(self, pool: Pool | None = None) -> Iterator[apsw.Connection]:
-        with (pool or self._pool).connection() as db:
-            yield db
+    def _read(
+        self, pool: Pool | None = None, *, wait: bool = True
+    ) -> AbstractContextManager[apsw.Connection]:
+        return (pool or self._pool).connection(wait=wait)
 
 
 def _counts(db: apsw.Connection) -> Counts:

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ from server.index.lists import Lists
 from server.index.mirror import SEGMENT_BYTES, Mirror
 from server.index.moves import Moves
 from server.index.pages import Pages
-from server.index.pool import Pool
+from server.index.pool import UNSOUND, Pool, damaged
 from server.index.reads import Reads
 from server.index.rows import Counts, Document, LinkRow, Located, Row, SnapshotRow
 from server.index.schema import BUDGET, READABLE, VERSION, connect_writer, select, version
@@ -63,7 +63,7 @@ _WAL_PAGES = 8192
 _MOST_BACK, _MOST_BACK_BYTES = 200, 4 * 1024 * 1024
 _MOST_NAMES = 50_000
 _MOST_FORMER = 5_000
-_UNSOUND = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.SQLError)
+_UNREADABLE = (*UNSOUND, apsw.FormatError, apsw.SQLError)
 
 
 class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
@@ -140,7 +140,7 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
             discard(place, "it was found damaged")
         try:
             db = connect_writer(file, budget)
-        except _UNSOUND as error:
+        except _UNREADABLE as error:
             discard(place, str(error))
             db = connect_writer(file, budget)
         if version(db) not in (VERSION, *READABLE):
@@ -432,26 +432,21 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
 
     @contextmanager
     def _writing(self) -> Iterator[apsw.Connection]:
-        with self._lock, self._sound():
-            yield self._db
+        with self._lock:
+            place = self._file.parent
+            try:
+                yield self._db
+            except UNSOUND as error:
+                damage_mark(place).touch()
+                raise damaged() from error
 
-    @contextmanager
-    def _read(self, pool: Pool | None = None) -> Iterator[apsw.Connection]:
+    def _read(
+        self, pool: Pool | None = None, *, wait: bool = True
+    ) -> AbstractContextManager[apsw.Connection]:
+        if not wait and not self._backlog.is_settled:
+            raise Unavailable("The index is busy.", "Try again in a moment.")
         self._backlog.settle()
-        with self._sound(), super()._read(pool) as db:
-            yield db
-
-    @contextmanager
-    def _sound(self) -> Iterator[None]:
-        """Damage found while running is marked, so that another index is built."""
-        place = self._file.parent
-        try:
-            yield
-        except (apsw.CorruptError, apsw.NotADBError) as error:
-            damage_mark(place).touch()
-            raise Unavailable(
-                "The index is damaged and is being built anew.", "Try again in a minute."
-            ) from error
+        return super()._read(pool, wait=wait)
 
     def _checkpoint(self, db: apsw.Connection) -> None:
         self._mirror.sync()

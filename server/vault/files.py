@@ -165,12 +165,39 @@ def enter(
     root: int, real: str, path: str, make_folders: bool, *, ask: Permit | None = None
 ) -> tuple[tuple[int, str, str, bool], list[int]]:
     """What a `Spot` is made of, and the descriptors to be closed after it."""
-    walk = _Walk(root, real, make_folders, ask)
+    walk = _Walk(os.dup(root), real, make_folders, ask)
     try:
-        return walk.to(path), walk.fds
+        folder, name, disk, seen = walk.to(path)
     except BaseException:
         OWN.close(*walk.fds)
         raise
+    return (folder, name, disk, seen is not None), walk.fds
+
+
+def glance(root: Root, path: str, *, permit: Permit | None = None) -> Entry | None:
+    """What a scan would say of the file at `path`, found as by `spot`; None when there is none.
+
+    Raises `NotFound` for a missing folder.
+    """
+    try:
+        disk, stat = root.hands.run(find, root.fd, root.path, path, ask=permit)
+    except OSError as error:
+        fail(error, repr(path))
+    if stat is None or not st.S_ISREG(stat.st_mode):
+        return None
+    return Entry(unicodedata.normalize("NFC", disk), disk, kind_of(disk), stat_of(stat))
+
+
+def find(
+    root: int, real: str, path: str, *, ask: Permit | None = None
+) -> tuple[str, os.stat_result | None]:
+    """How a path is spelled on disk, links followed, and what is there."""
+    walk = _Walk(root, real, False, ask)
+    try:
+        _, _, disk, seen = walk.to(path)
+        return disk, seen
+    finally:
+        OWN.close(*walk.fds[1:])
 
 
 class _Walk:
@@ -180,11 +207,12 @@ class _Walk:
         self._real = real
         self._make = make_folders
         self._permit = permit
-        self.fds: list[int] = [os.dup(root)]
+        self.fds: list[int] = [root]
         self._names: list[str] = []
         self._links = 0
 
-    def to(self, path: str) -> tuple[int, str, str, bool]:
+    def to(self, path: str) -> tuple[int, str, str, os.stat_result | None]:
+        """The folder a path ends in, the name in it, both as spelled there, and what is there."""
         todo = path.split("/")
         while True:
             name = todo.pop(0)
@@ -194,30 +222,30 @@ class _Walk:
                     # A link to a folder above, which is found like any other from the one it is in.
                     todo.append(self._up())
                 continue
-            found = _match(self.fds[-1], name)
-            if found is not None and (target := self._link(found)) is not None:
-                todo[:0] = target
+            found, seen = _match(self.fds[-1], name)
+            if seen is not None and st.S_ISLNK(seen.st_mode):
+                todo[:0] = self._link(found)
                 self._ask(todo)
                 continue
             if not todo:
-                final = found or name
-                self._ask([final])
-                return self.fds[-1], final, "/".join([*self._names, final]), found is not None
-            if found is None:
+                self._ask([found])
+                return self.fds[-1], found, "/".join([*self._names, found]), seen
+            if seen is None:
                 self._ask([name, *todo])
-            self._down(found, name, path)
+                self._make_folder(name, path)
+            self._down(found)
 
     def _ask(self, rest: list[str]) -> None:
         if self._permit is not None and ".." not in rest:
             self._permit(unicodedata.normalize("NFC", "/".join([*self._names, *rest])))
 
-    def _down(self, found: str | None, name: str, path: str) -> None:
-        if found is None:
-            if not self._make:
-                raise NotFound(f"{path!r} is not there.", "List the folder above to see what is.")
-            with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=self.fds[-1])
-            found = name
+    def _make_folder(self, name: str, path: str) -> None:
+        if not self._make:
+            raise NotFound(f"{path!r} is not there.", "List the folder above to see what is.")
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=self.fds[-1])
+
+    def _down(self, found: str) -> None:
         self.fds.append(os.open(found, FOLDER, dir_fd=self.fds[-1]))
         self._names.append(found)
 
@@ -227,10 +255,8 @@ class _Walk:
         os.close(self.fds.pop())
         return self._names.pop()
 
-    def _link(self, name: str) -> list[str] | None:
-        """The components a symbolic link stands for; None when `name` isn't one."""
-        if not st.S_ISLNK(os.lstat(name, dir_fd=self.fds[-1]).st_mode):
-            return None
+    def _link(self, name: str) -> list[str]:
+        """The components a symbolic link stands for."""
         self._links += 1
         target = os.readlink(name, dir_fd=self.fds[-1])
         if target.startswith("/"):
@@ -260,18 +286,19 @@ def is_text(name: str) -> bool:
     return True
 
 
-def _match(folder: int, name: str) -> str | None:
-    """The entry of a folder that `name` means: as spelled, else in another Unicode form or case."""
+def _match(folder: int, name: str) -> tuple[str, os.stat_result | None]:
+    """The entry of a folder that `name` means: as spelled, else in another Unicode form or case.
+
+    The name itself and None when there is no such entry.
+    """
     try:
-        os.lstat(name, dir_fd=folder)
+        return name, os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
         pass
     except OSError as error:
         if error.errno == errno.ENOTDIR:
             raise NotFound(f"{name!r} is not there.", "A part of the path is a file.") from None
         raise
-    else:
-        return name
     names = _names(folder)
     same = [other for other in names if unicodedata.normalize("NFC", other) == name]
     same = same or [other for other in names if path_key(other) == path_key(name)]
@@ -281,7 +308,7 @@ def _match(folder: int, name: str) -> str | None:
             "Spell the path exactly.",
             candidates=sorted(unicodedata.normalize("NFC", other) for other in same),
         )
-    return same[0] if same else None
+    return (same[0], os.lstat(same[0], dir_fd=folder)) if same else (name, None)
 
 
 def _names(folder: int) -> list[str]:
@@ -363,14 +390,3 @@ def _too_large(size: int, limit: int) -> TooLarge:
         size=size,
         limit=limit,
     )
-
-
-def entry_at(at: Spot) -> Entry | None:
-    """What a walk would say of a file found by `spot`; None for a folder."""
-    try:
-        stat = at.hands.run(os.lstat, at.name, dir_fd=at.folder)
-    except FileNotFoundError:
-        return None
-    if not st.S_ISREG(stat.st_mode):
-        return None
-    return Entry(unicodedata.normalize("NFC", at.disk), at.disk, kind_of(at.name), stat_of(stat))

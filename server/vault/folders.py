@@ -75,20 +75,14 @@ def _entry(root: int, real: str, folder: str, item: "os.DirEntry[str]") -> Entry
 def _linked_file(root: int, real: str, path: str, disk: str) -> Entry | None:
     # Linked files inside the vault count; linked folders don't, they could form a cycle.
     try:
-        (folder, name, target, _), fds = files.enter(root, real, disk, False)
+        target, stat = files.find(root, real, disk)
     except (NotFound, PathNotAllowed, InvalidPath, Ambiguous):
         return None
     except OSError as error:
         if isinstance(files.translate(error), NotFound | PathNotAllowed | InvalidPath):
             return None
         raise
-    try:
-        stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    finally:
-        OWN.close(*fds)
-    if not st.S_ISREG(stat.st_mode):
+    if stat is None or not st.S_ISREG(stat.st_mode):
         return None
     leads_to = unicodedata.normalize("NFC", target)
     return Entry(path, disk, kind_of(disk), files.stat_of(stat), real=leads_to)

@@ -447,8 +447,7 @@ class Vault:
 
     def _stat(self, pin: Pin, path: str, permit: Permit | None) -> Entry | None:
         try:
-            with files.spot(pin.root, path, permit=permit) as at:
-                return files.entry_at(at) if at.exists else None
+            return files.glance(pin.root, path, permit=permit)
         except NotFound:
             return None
 
