@@ -95,7 +95,8 @@ def build_server(
         ctx: Context, params: CallToolRequestParams, tell: Tell | None
     ) -> CallToolResult | InputRequiredResult:
         try:
-            is_known = dispatcher.offers(params.name, caller(ctx))
+            who = caller(ctx)
+            is_known = dispatcher.offers(params.name, who)
         except VaultError as error:
             return _failure(error)
         if not is_known:
@@ -107,7 +108,8 @@ def build_server(
         arguments = params.arguments or {}
         try:
             _refuse_broken_text(arguments)
-            who = replace(caller(ctx), progress=tell)
+            if tell is not None:
+                who = replace(who, progress=tell)
             if asking is not None and (yes := await asking.answered(params, who)) is not None:
                 who = replace(who, approval=yes)
             output = await dispatcher.call(params.name, arguments, who)

@@ -1,12 +1,13 @@
 """What can be asked of the index. Every answer comes from a read-only connection."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import apsw
 
+from server.errors import Unavailable
 from server.index.fulltext import Uses
 from server.index.mirror import Mirror
 from server.index.pool import Pool
@@ -48,10 +49,10 @@ class Reads:
         return next(iter(self._rows("WHERE path=?", path)), None)
 
     def get_at_once(self, path: str) -> Row | None:
-        """`get` for who may not wait. Raises `Unavailable` while others have to be waited for."""
-        with self._read(wait=False) as db:
-            found = select(db, _ROW_OF, path)
-        return row_of(found[0]) if found else None
+        """`get` for who may not wait; None, too, while others have to be waited for."""
+        with suppress(Unavailable), self._read(wait=False) as db:
+            return next(map(row_of, select(db, _ROW_OF, path)), None)
+        return None
 
     def text(self, row: Row) -> bytes | None:
         """The note's bytes, or None when the mirror doesn't have them any more."""

@@ -26,6 +26,10 @@ from server.vault.vault import Found, Moved, Vault, Written
 from server.workers import Deadline, Workers
 
 
+_SHORT = 100_000
+"""Bytes of a note that the loop may read from the mirror itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A file's content with what is known of it."""
@@ -73,7 +77,7 @@ class Loader:
         """
         if self._vault.guard.health.ok and not self._vault.waits(path):
             try:
-                return await self._mount.run_async(
+                return self._at_once(path, permit) or await self._mount.run_async(
                     Deadline.after(self._patience), self._from_vault, path, permit
                 )
             except (Unavailable, Timeout) as error:
@@ -102,16 +106,34 @@ class Loader:
         """`load` for a thread that may wait for the vault; nothing stale."""
         return self._from_vault(path, permit)
 
+    def _at_once(self, path: NotePath, permit: Permit | None) -> Loaded | None:
+        """What is read so soon that a worker would only be a detour; None for all that may take longer.
+
+        That is a short note on a disk of this machine, unchanged since the index took it in.
+        """
+        row = self._index.get_at_once(path)
+        if row is None or row.racy or not row.etag or row.size > _SHORT:
+            return None
+        entry = self._vault.stat_at_once(path, permit=permit)
+        return self._unchanged(row, entry) if entry is not None else None
+
+    def _unchanged(self, row: Row, entry: Entry) -> Loaded | None:
+        """What the index has of a file, if that is what the vault holds."""
+        if not row.etag or not _same(row, entry):
+            return None
+        data = self._index.text(row)
+        if data is None:
+            return None
+        self._index.use([row.path])
+        return Loaded(row.path, data, row.etag, entry.stat, sound=row.warning is None)
+
     def _from_vault(self, path: NotePath, permit: Permit | None) -> Loaded | None:
         entry = self._vault.stat(path, permit=permit)
         if entry is None:
             return None
         row = self._index.get(entry.path)
-        if row is not None and row.etag and _same(row, entry) and self._trusts(row):
-            data = self._index.text(row)
-            if data is not None:
-                self._index.use([row.path])
-                return Loaded(row.path, data, row.etag, entry.stat, sound=row.warning is None)
+        if row is not None and self._trusts(row) and (known := self._unchanged(row, entry)):
+            return known
         looked = time.time_ns()
         found = self._vault.read(path, permit=permit)
         if found is None:
