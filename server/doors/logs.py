@@ -9,7 +9,6 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.types import (
     LOG_LEVEL_META_KEY,
-    CallToolResult,
     EmptyResult,
     LoggingLevel,
     LoggingMessageNotification,
@@ -46,10 +45,10 @@ class Logs:
         self._asked[ctx.session._connection] = params.level
         return EmptyResult()
 
-    async def tell(self, ctx: Context, tool: str, result: CallToolResult) -> None:
+    async def tell(self, ctx: Context, tool: str, result: Mapping[str, Any]) -> None:
         """Say what went wrong with a call, or that its answer is from a copy; else nothing."""
-        said: Mapping[str, Any] = result.structured_content or {}
-        if result.is_error:
+        said: Mapping[str, Any] = result.get("structuredContent") or {}
+        if result.get("isError"):
             data = {"tool": tool, "code": said.get("code"), "message": said.get("message")}
             await self._send(ctx, _LEVEL_OF.get(str(said.get("code")), "info"), data)
         elif said.get("stale") is True:

@@ -7,7 +7,7 @@ arguments, and no exception's text reaches a model.
 import base64
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,15 +18,13 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import (
     INVALID_PARAMS,
     CallToolRequestParams,
-    CallToolResult,
-    ImageContent,
     InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
-    TextContent,
     Tool,
     ToolAnnotations,
 )
+from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json
 
 from server.catalog.dispatch import Dispatcher, unexpected
@@ -41,9 +39,14 @@ from server.models import Caller
 from server.service.room import MESSAGE, wire_bytes
 
 Context = ServerRequestContext[Any, Any]
+Wire = dict[str, Any]
+"""The result of a call as it goes out."""
 
 _FRESH = CacheHint(ttl_ms=300_000, scope="private")
 """The catalog changes only with the process; what a caller may see of it is the caller's own."""
+
+_STRUCTURED = ("2025-06-18", "2025-11-25")
+"""The versions with a handshake whose results carry data beside text."""
 
 _MOST_BYTES = MESSAGE - 20_000
 _MOST_LISTINGS = 50
@@ -82,18 +85,22 @@ def build_server(
         operation = dispatcher.operations.get(name)
         return None if operation is None else input_schema(operation.input)
 
-    async def call_tool(
-        ctx: Context, params: CallToolRequestParams
-    ) -> CallToolResult | InputRequiredResult:
+    async def call_tool(ctx: Context, params: CallToolRequestParams) -> Wire | InputRequiredResult:
         async with reporting(ctx) as tell:
             result = await called(ctx, params, tell)
-        if logs is not None and isinstance(result, CallToolResult):
+        if logs is not None and isinstance(result, dict):
             await logs.tell(ctx, params.name, result)
         return result
 
+    async def call_tool_of_any_version(
+        ctx: Context, params: CallToolRequestParams
+    ) -> Wire | InputRequiredResult:
+        result = await call_tool(ctx, params)
+        return {**result, "resultType": "complete"} if isinstance(result, dict) else result
+
     async def called(
         ctx: Context, params: CallToolRequestParams, tell: Tell | None
-    ) -> CallToolResult | InputRequiredResult:
+    ) -> Wire | InputRequiredResult:
         try:
             who = caller(ctx)
             is_known = dispatcher.offers(params.name, who)
@@ -134,11 +141,34 @@ def build_server(
         cache_hints={"tools/list": _FRESH, "server/discover": _FRESH},
         get_tool_input_schema=schema_of,
         on_list_tools=list_tools,
-        on_call_tool=call_tool,
     )
+    server.add_request_handler("tools/call", CallToolRequestParams, call_tool_of_any_version)
     # The SDK's tracing costs on every message and nothing here exports spans.
-    server.middleware[:] = [_remembered_listing(listed)]
+    server.middleware[:] = [_answering(call_tool), _remembered_listing(listed)]
     return server
+
+
+def _answering(
+    call_tool: Callable[[Context, CallToolRequestParams], Awaitable[Wire | InputRequiredResult]],
+) -> ServerMiddleware[Any]:
+    """Let the answer to a call go out as it is made.
+
+    The SDK would make models of it and data again, twice, to drop what a version doesn't know: a
+    quarter of the time that a short answer takes. These versions know all that is in it.
+    """
+
+    async def answer(ctx: Context, call_next: CallNext) -> HandlerResult:
+        is_ours = ctx.method == "tools/call" and ctx.protocol_version in _STRUCTURED
+        if not is_ours or not ctx.session._connection.initialize_accepted:
+            return await call_next(ctx)
+        try:
+            params = CallToolRequestParams.model_validate(ctx.params, by_name=False)
+        except ValidationError:
+            # The SDK has the words for it.
+            return await call_next(ctx)
+        return await call_tool(ctx, params)
+
+    return answer
 
 
 def _remembered_listing(
@@ -202,14 +232,13 @@ def _replaced(data: dict[str, Any]) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _success(output: Output) -> CallToolResult:
+def _success(output: Output) -> Wire:
     media = output.media
     if media is None:
         return _result(_sendable(_text(output)), failed=False)
     data = base64.b64encode(media.data).decode()
-    result = _result(_sendable(_text(output), _MOST_BYTES - len(data)), failed=False)
-    result.content.append(ImageContent(data=data, mime_type=media.type))
-    return result
+    text = _sendable(_text(output), _MOST_BYTES - len(data))
+    return _result(text, {"type": "image", "data": data, "mimeType": media.type}, failed=False)
 
 
 def _sendable(text: str, room: int = _MOST_BYTES) -> str:
@@ -220,7 +249,7 @@ def _sendable(text: str, room: int = _MOST_BYTES) -> str:
     return text
 
 
-def _failure(error: VaultError) -> CallToolResult:
+def _failure(error: VaultError) -> Wire:
     """An error says what is wrong, whatever would not fit beside it."""
     said = payload(error)
     try:
@@ -230,8 +259,10 @@ def _failure(error: VaultError) -> CallToolResult:
     return _result(text, failed=True)
 
 
-def _result(text: str, *, failed: bool) -> CallToolResult:
+def _result(text: str, *more: Wire, failed: bool) -> Wire:
     """Both forms of one answer: compact JSON for clients that read text, the same as data."""
-    return CallToolResult(
-        content=[TextContent(text=text)], structured_content=from_json(text), is_error=failed
-    )
+    return {
+        "content": [{"type": "text", "text": text}, *more],
+        "structuredContent": from_json(text),
+        "isError": failed,
+    }

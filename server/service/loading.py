@@ -25,7 +25,6 @@ from server.vault.relocation import Place
 from server.vault.vault import Found, Moved, Vault, Written
 from server.workers import Deadline, Workers
 
-
 _SHORT = 100_000
 """Bytes of a note that the loop may read from the mirror itself."""
 
