@@ -132,13 +132,11 @@ class Drive:
         f["md5Checksum"] = hashlib.md5(content).hexdigest()
 
     def reparent(self, f, add, rem):
-        for p in rem:
+        # A file has one parent: who adds one to a file of their own moves it there from wherever it is.
+        for p in f["parents"] if add else rem:
             self.children[p].pop(f["id"], None)
-            if p in f["parents"]:
-                f["parents"].remove(p)
-        for p in add:
-            if p not in f["parents"]:
-                f["parents"].append(p)
+        f["parents"] = list(add[-1:]) or [p for p in f["parents"] if p not in rem]
+        for p in f["parents"]:
             self.children[p][f["id"]] = f
 
     def delete(self, fid):

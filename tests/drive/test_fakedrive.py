@@ -98,6 +98,21 @@ def test_duplicates_and_documents_are_there(drive: FakeDrive, drive_mount: Drive
     assert read_whole(mount.root / "twice.md") in (b"one", b"two")
 
 
+def test_a_file_that_two_move_at_once_has_one_place(
+    drive: FakeDrive, drive_mount: DriveMounter
+) -> None:
+    for folder in ("from", "theirs", "ours"):
+        drive.admin("/mkdir", path=f"vault/{folder}")
+    drive.put("vault/from/note.md", b"x")
+    mount = drive_mount()
+    for folder in ("from", "theirs", "ours"):
+        list((mount.root / folder).iterdir())
+    drive.move("vault/from/note.md", "vault/theirs/there.md")
+    # The mount has not seen that, and names the folder it knows as the one to be left.
+    (mount.root / "from/note.md").rename(mount.root / "ours/here.md")
+    assert [path for path, _ in drive.files("vault")] == ["ours/here.md"]
+
+
 def test_faults_come_at_their_rate_and_go(drive: FakeDrive) -> None:
     drive.put("vault/note.md", b"x")
     drive.fail(rate=0.3)
