@@ -139,7 +139,7 @@ def _stdio(_arguments: argparse.Namespace) -> int:
 
     with open_app(settings) as app:
         limit = settings.max_message_bytes
-        _collect_seldom()
+        collect_seldom()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(serve_stdio(stdio_door(app), max_message_bytes=limit))
     return 0
@@ -265,7 +265,7 @@ def _configured(sample: Path | None, door: Literal["http", "stdio"] = "http") ->
     return settings
 
 
-def _collect_seldom() -> None:
+def collect_seldom() -> None:
     """Look for garbage again, which is a sixth of the time of all imports when they are going on."""
     # What was built by now stays: looking through it would hold up a search for 0.1 s.
     gc.freeze()
@@ -275,7 +275,7 @@ def _collect_seldom() -> None:
 
 
 def _welcome(settings: Settings, port: int, *, closed: bool) -> None:
-    _collect_seldom()
+    collect_seldom()
     token = "$AUTH_TOKEN" if settings.auth_token else "$TOKEN"
     url, line = tokens.connection(settings, port, token if settings.auth == "token" else None)
     if closed:
