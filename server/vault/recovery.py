@@ -155,7 +155,7 @@ class Recovery:
             # later work, and no business of ours.
             self._done(chain)
             return
-        if etag in ours or self._is_torn(pin, newest, found):
+        if etag in ours or any(self._is_torn(pin, item, found) for item in chain):
             if self._is_coming(pin, newest):
                 return
             if etag != newest.record.etag or not self._is_on_remote(pin, newest):

@@ -130,6 +130,19 @@ def test_an_acknowledged_write_is_made_again_on_a_new_mount(
     assert states(journal) == ["applied"], "the rewrite must prove itself, too"
 
 
+@pytest.mark.parametrize("shown", [OURS[:6], OURS + b"\0\0\0"], ids=["cut", "filled up"])
+def test_an_earlier_write_that_a_new_mount_shows_torn_is_not_taken_for_somebody_elses(
+    recovery: Recovery, journal: Journal, vault_folder: Path, shown: bytes
+) -> None:
+    newest = b"overwritten"
+    (vault_folder / "a.md").write_bytes(shown)
+    entry(journal, OURS, BASE, applied=True, age=2)
+    entry(journal, newest, OURS, applied=True, age=1)
+    recovery.settle()
+    assert (vault_folder / "a.md").read_bytes() == newest
+    assert list(vault_folder.glob("a.conflict-*.md")) == []
+
+
 def test_a_lost_new_note_is_written_again(
     recovery: Recovery, journal: Journal, vault_folder: Path
 ) -> None:
