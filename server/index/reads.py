@@ -1,6 +1,6 @@
 """What can be asked of the index. Every answer comes from a read-only connection."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from server.index.pool import Pool
 from server.index.reading import Reading, reading
 from server.index.rows import COLUMNS, Counts, LinkRow, Located, Row, SnapshotRow, row_of
 from server.index.schema import BUDGET, at_once, select
+from server.models import Kind
 
 Match = Callable[[str], bool]
 
@@ -23,6 +24,11 @@ _LINK = (
     "SELECT s.path, d.path, l.kind, l.embed, l.target, l.sub, l.alias, l.line, l.pos, l.end "
     "FROM links l JOIN notes s ON s.id=l.src LEFT JOIN notes d ON d.id=l.dst "
 )
+_SNAPSHOT = (
+    "SELECT path, nullif(disk, path), kind, size, mtime_ns, etag, iif(?, md5, NULL), racy<>0"
+    " FROM notes ORDER BY path"
+)
+_KINDS: Mapping[str, Kind] = {"note": "note", "attachment": "attachment", "folder": "folder"}
 _ID = "(SELECT id FROM notes WHERE path=?)"
 
 
@@ -70,12 +76,17 @@ class Reads:
         for path in paths:
             self._uses.add(path)
 
-    def snapshot(self) -> list[SnapshotRow]:
-        """All that is known, in path order, for comparison with the disk."""
-        rows = self._all(
-            "SELECT path, disk, kind, size, mtime_ns, etag, md5, racy<>0 FROM notes ORDER BY path"
-        )
-        return [SnapshotRow(*row) for row in rows]
+    def snapshot(self, *, md5: bool = True) -> list[SnapshotRow]:
+        """All that is known, in path order, for comparison with the disk.
+
+        Of a large vault that is the most that is in memory at once: rows share what they can, and
+        hashes that nothing will be compared with are left out.
+        """
+        with self._read() as db:
+            return [
+                SnapshotRow(path, disk or path, _KINDS[kind], *rest)
+                for path, disk, kind, *rest in db.execute(_SNAPSHOT, (md5,))
+            ]
 
     def inbound(self, path: str) -> list[LinkRow]:
         """The links that lead here, by source and place."""

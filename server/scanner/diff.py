@@ -38,6 +38,8 @@ class Diff:
     """Only the time differs, and a hash says that the content doesn't."""
     removed: list[Known] = field(default_factory=list)
     unchanged: int = 0
+    before: dict[str, Known] = field(default_factory=dict)
+    """What was known of the modified, by path."""
 
 
 def diff(disk: Sequence[Entry], index: Sequence[Known]) -> Diff:
@@ -59,6 +61,7 @@ def diff(disk: Sequence[Entry], index: Sequence[Known]) -> Diff:
                 result.touched.append(entry)
             else:
                 result.modified.append(entry)
+                result.before[entry.path] = row
             entry, row = next(entries, None), next(known, None)
     return result
 

@@ -1,7 +1,7 @@
 """What is odd about a vault's files: nothing is broken by it, but its owner should know. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from server.models import Entry, path_key
@@ -54,10 +54,15 @@ def conflict_of(path: str) -> str | None:
 
 
 def _odd(entries: Sequence[Entry]) -> Iterator[tuple[str, str]]:
-    paths = {entry.path for entry in entries}
+    shared = _shared(path_key(entry.path) for entry in entries)
     spellings: dict[str, Entry] = {}
+    files = (entry.path for entry in entries if entry.kind != "folder")
+    copies = {path: original for path in files if (original := conflict_of(path)) is not None}
+    originals = set(copies.values())
+    there = {entry.path for entry in entries if entry.path in originals}
     for entry in entries:
-        other = spellings.setdefault(path_key(entry.path), entry)
+        key = path_key(entry.path)
+        other = spellings.setdefault(key, entry) if hash(key) in shared else entry
         if other is not entry:
             if other.disk == entry.disk:
                 yield "duplicate_names", entry.path
@@ -65,8 +70,18 @@ def _odd(entries: Sequence[Entry]) -> Iterator[tuple[str, str]]:
                 yield "same_but_for_unicode_form", entry.path
             else:
                 yield "same_but_for_case", entry.path
-        original = conflict_of(entry.path) if entry.kind != "folder" else None
-        if original is not None and original in paths:
+        if copies.get(entry.path) in there:
             yield "conflict_copies", entry.path
         if entry.kind == "note" and entry.stat.size == 0:
             yield "empty_notes", entry.path
+
+
+def _shared(keys: Iterable[str]) -> set[int]:
+    """The hashes of the keys that come more than once, and of few others: the keys of a large vault
+    would take as much memory as all else that a scan knows of its files.
+    """
+    seen: set[int] = set()
+    again: set[int] = set()
+    for number in map(hash, keys):
+        (again if number in seen else seen).add(number)
+    return again

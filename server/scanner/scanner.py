@@ -16,7 +16,7 @@ from server.errors import NotFound, TooLarge, Unavailable, VaultError
 from server.index.rows import Document
 from server.index.store import Index
 from server.models import Entry, FileStat, NotePath, etag_of
-from server.scanner.diff import Known, diff, is_racy
+from server.scanner.diff import Diff, Known, diff, is_racy
 from server.scanner.oddities import Oddities, find_oddities
 from server.scanner.recency import by_recency
 from server.scanner.walk import Walk, look
@@ -149,7 +149,7 @@ class Scanner:
             self._target = self._index.target()
             # The snapshot comes before the walk: what is written meanwhile can look new or changed,
             # which costs a second look, but never removed.
-            known = self._target.snapshot()
+            known = self._target.snapshot(md5=self._is_remote())
             self._set(phase="walking", done=0, total=0)
             seen = look(self._vault, self._workers, self._timeout)
             if (
@@ -157,15 +157,15 @@ class Scanner:
                 or self._vault.guard.pin().generation != generation
             ):
                 raise NotFound("The mount changed during the scan.")
-            report = self._apply(seen, known, started_ns)
+            changes, count = diff(seen.entries, known), len(known)
+            del known
+            report = self._apply(seen, changes, count, started_ns)
             self._finished(report, time.perf_counter() - started, seen)
             return report
 
-    def _apply(self, seen: Walk, known: Sequence[Known], started_ns: int) -> Report:
-        changes = diff(seen.entries, known)
+    def _apply(self, seen: Walk, changes: Diff, known: int, started_ns: int) -> Report:
         vanished = [row for row in changes.removed if not seen.hides(row.path)]
         report = Report()
-        known_paths = {row.path: row for row in known}
         others = [e for e in (*changes.added, *changes.modified) if e.kind != "note"]
         if others:
             self._target.put_files(others)
@@ -176,9 +176,9 @@ class Scanner:
         found = [e for e in (*changes.modified, *changes.added) if e.kind == "note"]
         notes = [entry for entry in found if not self._vault.waits(entry.path)]
         if seen.listed:
-            notes = [e for e in notes if not self._lags(e, known_paths.get(e.path), started_ns)]
+            notes = [e for e in notes if not self._lags(e, changes.before.get(e.path), started_ns)]
             self._catch_up([*notes, *vanished])
-            notes = self._follow(notes, known_paths, gone, report)
+            notes = self._follow(notes, changes.before, gone, report)
         if self._is_remote() and len(notes) > 1:
             notes = by_recency(notes, self._target.used_folders())
         moved_from = {row.etag: row for row in gone.values() if row.kind == "note" and row.etag}
@@ -187,14 +187,14 @@ class Scanner:
         for batch in _batches(notes):
             if self._stopping.is_set():
                 raise Unavailable("The server is stopping.")
-            documents = self._sort(self._read(batch), known_paths, moved_from, gone, report)
+            documents = self._sort(self._read(batch), changes.before, moved_from, gone, report)
             if documents:
                 self._target.put(documents)
             done += len(batch)
             self._set(phase="reading", done=done, total=len(notes))
         # A remote may need a moment until its listing shows what was just written.
         settled_ns = started_ns - (_LAG_NS if seen.listed else 0)
-        self._remove(list(gone), len(known), settled_ns, report)
+        self._remove(list(gone), known, settled_ns, report)
         self._ids = {entry.id: entry.path for entry in seen.entries if entry.id}
         return report
 

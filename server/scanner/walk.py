@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass
+from operator import attrgetter
 
 from server.errors import NotFound
 from server.models import Entry, FileStat
@@ -51,7 +52,10 @@ def walk(vault: Vault, workers: Workers, timeout: float) -> Walk:
         level = [entry for entry in entries if entry.kind == "folder"]
     if closed:
         log(logging.WARNING, "folders that can't be listed", folders=", ".join(sorted(closed)[:5]))
-    return Walk(sorted(found, key=lambda entry: (entry.path, entry.disk)), tuple(closed))
+    # By path, and by spelling where two share one.
+    found.sort(key=attrgetter("disk"))
+    found.sort(key=attrgetter("path"))
+    return Walk(found, tuple(closed))
 
 
 def _list(vault: Vault, disk: str) -> list[Entry] | None:

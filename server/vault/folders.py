@@ -3,6 +3,7 @@
 import os
 import stat as st
 import unicodedata
+from collections.abc import Iterator
 
 from server.errors import Ambiguous, InvalidPath, NotFound, PathNotAllowed
 from server.models import Entry, FileStat, kind_of
@@ -34,7 +35,7 @@ def _list_folder(root: int, real: str, disk: str, clear: bool) -> list[Entry]:
             # Only here is known which of them are leftovers: on a mount, the journal knows.
             for left in filter(temps.is_temp, [item.name for item in items]):
                 temps.clear(fd, left)
-        return [entry for item in items if (entry := _entry(root, real, disk, item))]
+        return list(_entries(root, real, disk, items))
     except OSError as error:
         files.fail(error, "A folder")
     finally:
@@ -52,6 +53,18 @@ def _open_folder(root: int, disk: str) -> int:
         return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
     finally:
         os.close(at)
+
+
+def _entries(root: int, real: str, folder: str, items: list["os.DirEntry[str]"]) -> Iterator[Entry]:
+    """What the items are; they are taken out of the list, in their order.
+
+    Each of them keeps its stat: in a large folder that is more than all that is made of it.
+    """
+    items.reverse()
+    while items:
+        entry = _entry(root, real, folder, items.pop())
+        if entry is not None:
+            yield entry
 
 
 def _entry(root: int, real: str, folder: str, item: "os.DirEntry[str]") -> Entry | None:

@@ -1,3 +1,4 @@
+import hashlib
 import threading
 import unicodedata
 from dataclasses import replace
@@ -265,6 +266,8 @@ def test_paths_snapshot_and_counts(index: Index) -> None:
     snapshot = index.snapshot()
     assert [row.path for row in snapshot] == sorted(row.path for row in snapshot)
     assert (snapshot[0].mtime_ns, snapshot[0].racy, snapshot[0].etag) == (5, True, etag_of(b"x"))
+    assert snapshot[0].md5 == hashlib.md5(b"x", usedforsecurity=False).hexdigest()
+    assert index.snapshot(md5=False) == [replace(row, md5=None) for row in snapshot]
     counts = index.counts()
     assert (counts.notes, counts.attachments, counts.folders, counts.words) == (2, 1, 1, 3)
     assert set(index.sizes()) == {"db", "wal", "mirror"}

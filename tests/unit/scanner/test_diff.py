@@ -38,6 +38,9 @@ def test_diff_is_what_sets_say(
     assert {e.path for e in result.added} == disk.keys() - index.keys()
     assert {r.path for r in result.removed} == index.keys() - disk.keys()
     assert {e.path for e in result.modified} == changed
+    assert {p: (row.size, row.mtime_ns) for p, row in result.before.items()} == {
+        p: index[p][0] for p in changed
+    }
     assert result.unchanged == len(disk.keys() & index.keys() - changed)
 
 
