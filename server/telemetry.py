@@ -114,20 +114,6 @@ class CallEnd:
     seconds: float = 0.0
     decision: str = "allow"
 
-    def log(self, caller: str, subject: str | None) -> None:
-        """The call's line in the log."""
-        log(
-            logging.INFO,
-            "call",
-            tool=self.tool,
-            caller=caller,
-            door=self.door,
-            subject=subject,
-            decision=self.decision,
-            outcome=self.outcome,
-            ms=round(self.seconds * 1000, 2),
-        )
-
 
 class Telemetry:
     """The metrics, by the names that dashboards use."""
@@ -272,10 +258,10 @@ class Telemetry:
     def call(
         self, tool: str, door: str, denied: Callable[[], bool] = lambda: False
     ) -> Iterator[CallEnd]:
-        """Count and time one operation call; errors pass through.
+        """Time one operation call; errors pass through.
 
-        What it yields tells of the end when that has come; `denied` is asked then whether a part of
-        the call was refused.
+        What it yields knows of the end when that has come, and has then to be told; `denied` is asked
+        whether a part of the call was refused.
         """
         start = time.perf_counter()
         outcome = "internal_error"
@@ -289,15 +275,30 @@ class Telemetry:
             raise
         except VaultError as error:
             outcome = error.code
-            if outcome == "conflict":
-                self.conflicts.inc()
             raise
         finally:
             seconds = time.perf_counter() - start
             end.outcome, end.seconds = outcome, seconds
             if outcome in DENIALS or denied():
                 end.decision = "deny"
-                self.denied.labels(tool).inc()
             self.in_flight.dec()
-            self.calls.labels(tool, outcome, door).inc()
-            self.call_seconds.labels(tool).observe(seconds)
+
+    def tell(self, end: CallEnd, caller: str, subject: str | None) -> None:
+        """Count a call that is over, and write its line in the log."""
+        if end.decision == "deny":
+            self.denied.labels(end.tool).inc()
+        if end.outcome == "conflict":
+            self.conflicts.inc()
+        self.calls.labels(end.tool, end.outcome, end.door).inc()
+        self.call_seconds.labels(end.tool).observe(end.seconds)
+        log(
+            logging.INFO,
+            "call",
+            tool=end.tool,
+            caller=caller,
+            door=end.door,
+            subject=subject,
+            decision=end.decision,
+            outcome=end.outcome,
+            ms=round(end.seconds * 1000, 2),
+        )

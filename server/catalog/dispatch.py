@@ -45,7 +45,7 @@ class Dispatcher:
         self._audit = audit
         self._toolsets = toolsets
         self._untold: deque[Callable[[], None]] = deque()
-        """What log and audit have yet to say of calls that are over, in their order."""
+        """What metrics, log and audit have yet to say of calls that are over, in their order."""
 
     def offers(self, name: str, caller: Caller) -> bool:
         """Whether there is such an operation, and among those that the caller has."""
@@ -103,8 +103,8 @@ class Dispatcher:
     def _tell(
         self, name: str, subject: object, caller: Caller, record: CallRecord, end: CallEnd
     ) -> None:
-        """A line in the log and one in the audit, about a call that is over."""
-        end.log(caller.name, None if subject is None else str(subject)[:200])
+        """Count a call that is over, and write its lines in the log and in the audit."""
+        self._telemetry.tell(end, caller.name, None if subject is None else str(subject)[:200])
         if self._audit is not None:
             self._audit.call(name, caller, record, end.outcome, end.seconds)
 

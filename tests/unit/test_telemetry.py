@@ -49,7 +49,7 @@ def call(
             if error is not None:
                 raise error
     finally:
-        end.log("alice", subject)
+        telemetry.tell(end, "alice", subject)
 
 
 def value(telemetry: Telemetry, name: str, **labels: str) -> float:
@@ -122,8 +122,11 @@ def test_a_call_that_is_cancelled_while_it_waits() -> None:
     telemetry = Telemetry()
 
     async def wait() -> None:
-        with telemetry.call("note_read", "mcp"):
-            await asyncio.Event().wait()
+        try:
+            with telemetry.call("note_read", "mcp") as end:
+                await asyncio.Event().wait()
+        finally:
+            telemetry.tell(end, "alice", None)
 
     async def scenario() -> None:
         task = asyncio.create_task(wait())
