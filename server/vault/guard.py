@@ -22,7 +22,7 @@ from server.vault import files
 from server.vault.hands import OWN, ExpendableHands, Hands
 from server.vault.identity import IdentityFile
 from server.vault.marker import has_marker, looks_empty, make_marker, read_marker, share_device
-from server.vault.mounts import MountPoint, MountWatch, mount_id_of, mount_of
+from server.vault.mounts import MountPoint, MountWatch, hangs_below, mount_id_of, mount_of
 from server.vault.obsidian import find_obsidian
 from server.workers import Deadline, Workers
 
@@ -70,6 +70,8 @@ class Pin:
     root: files.Root
     mount: MountPoint | None
     generation: int
+    mixed: bool = False
+    """Something that may hang is mounted below it."""
 
     @property
     def is_rclone(self) -> bool:
@@ -78,7 +80,7 @@ class Pin:
     @property
     def may_hang(self) -> bool:
         """Whether something else than this machine's kernel answers for it, or nobody knows."""
-        return self.mount is None or self.mount.may_hang
+        return self.mixed or self.mount is None or self.mount.may_hang
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +239,8 @@ class Guard:
     def _look(self) -> Pin:
         pin = self._pin
         if pin is not None and self._still_mounted(pin) and self._still_there(pin):
+            if hangs_below(pin.root.path) != pin.mixed:
+                return self._open()
             try:
                 self._check_pinned(pin)
             except OSError as error:
@@ -271,7 +275,8 @@ class Guard:
         hands = self._hands()
         real = hands.run(os.path.realpath, self._path)
         mount = mount_of(real)
-        if hands is OWN and mount is not None and mount.may_hang:
+        mixed = hangs_below(real)
+        if hands is OWN and (mixed or (mount is not None and mount.may_hang)):
             hands = self._child()
         self._check_mounted(real, mount, hands)
         fd = self._open_root(real, hands)
@@ -286,7 +291,7 @@ class Guard:
         self._find_obsidian(real, mount, hands)
         self._generation += 1
         self._spare = None
-        return Pin(files.Root(fd, real, hands), mount, self._generation)
+        return Pin(files.Root(fd, real, hands), mount, self._generation, mixed)
 
     def _open_root(self, real: str, hands: Hands) -> int:
         try:
@@ -389,7 +394,7 @@ class Guard:
             now = os.stat(self._path)
         except FileNotFoundError:
             return False
-        return os.path.samestat(now, os.fstat(pin.root.fd))
+        return os.path.samestat(now, pin.root.hands.run(os.fstat, pin.root.fd))
 
     # -- publishing ---------------------------------------------------------------------------
 

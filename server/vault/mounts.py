@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
+from server.vault.paths import is_hidden
+
 RCLONE = "fuse.rclone"
 _TABLE = "/proc/self/mountinfo"
 _FOREIGN = ("fuse", "nfs", "cifs", "smb", "9p", "ceph", "glusterfs", "davfs")
@@ -77,6 +79,18 @@ def _holding(path: str, mountinfo: str) -> MountPoint | None:
         if inside and (best is None or len(mount.path) >= len(best.path)):
             best = mount
     return best
+
+
+def hangs_below(path: str, mountinfo: str | None = None) -> bool:
+    """Whether something that may hang is mounted where agents can get to below `path`."""
+    return _hanging(path, mountinfo if mountinfo is not None else _read_mountinfo())
+
+
+@lru_cache(maxsize=4)
+def _hanging(path: str, mountinfo: str) -> bool:
+    above = path.rstrip("/") + "/"
+    below = [mount for mount in _parse(mountinfo) if mount.path.startswith(above)]
+    return any(mount.may_hang and not is_hidden(mount.path[len(above) :]) for mount in below)
 
 
 def mount_id_of(fd: int) -> int | None:

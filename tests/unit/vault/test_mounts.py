@@ -3,7 +3,16 @@
 import os
 from pathlib import Path
 
-from server.vault.mounts import MountPoint, MountWatch, inner_path, mount_id_of, mount_of
+import pytest
+
+from server.vault.mounts import (
+    MountPoint,
+    MountWatch,
+    hangs_below,
+    inner_path,
+    mount_id_of,
+    mount_of,
+)
 
 TABLE = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -25,6 +34,27 @@ def test_of_stacked_mounts_the_last_is_in_sight() -> None:
     found = mount_of("/mnt/my vault/claude", TABLE)
     assert found is not None
     assert (found.id, found.source, found.is_rclone) == (42, "other:", True)
+
+
+@pytest.mark.parametrize(
+    ("path", "hangs"),
+    [
+        ("/", True),
+        ("/srv", True),
+        ("/srv/bound", False),
+        ("/srv/bo", False),
+        ("/mnt", True),
+        ("/mnt/my vault", False),
+    ],
+)
+def test_what_may_hang_below_a_folder(path: str, hangs: bool) -> None:
+    assert hangs_below(path, TABLE) is hangs
+
+
+def test_what_nobody_gets_to_holds_nobody_up() -> None:
+    hidden = "36 22 0:39 / /home/ana/.cache/doc rw - fuse.portal portal rw\n"
+    assert not hangs_below("/home/ana", hidden)
+    assert hangs_below("/home/ana/.cache", hidden)
 
 
 def test_where_a_path_lies_inside_the_remote() -> None:

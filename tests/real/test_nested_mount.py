@@ -1,0 +1,88 @@
+"""A plain vault with a mount in one of its folders: what hangs there holds nobody up elsewhere."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from server.telemetry import Telemetry
+from server.vault.guard import Guard
+from server.vault.hands import OWN
+from server.vault.identity import IdentityFile
+from tests.drive.lab import LocalMount
+from tests.drive.processes import require, wait_for
+from tests.real.servers import Server
+
+
+@pytest.fixture
+def nested(tmp_path: Path) -> LocalMount:
+    """A mount for the folder `drive` of a vault, not mounted yet."""
+    require("rclone", "fusermount3", "/dev/fuse")
+    vault, remote, work = (tmp_path / name for name in ("vault", "remote", "rclone"))
+    for folder in (vault / "drive", remote, work):
+        folder.mkdir(parents=True)
+    for note, text in (
+        (vault / "here.md", "needle here"),
+        (remote / "there.md", "needle there"),
+    ):
+        note.write_text(text)
+        # What changed just now is looked at in another way.
+        os.utime(note, (1e9, 1e9))
+    mount = LocalMount(remote, work)
+    mount.root = vault / "drive"
+    return mount
+
+
+def test_a_folder_that_hangs_holds_nobody_up(nested: LocalMount, tmp_path: Path) -> None:
+    with nested, Server(tmp_path / "vault", tmp_path / "state", MOUNT_TIMEOUT="2") as server:
+        assert server.call("vault_search", query="^needle")["total"] == 2
+        nested.pause()
+        try:
+            # The kernel answers from what it remembers, for a second.
+            there = wait_for(
+                lambda: (
+                    (read := server.call("note_read", path="drive/there.md", timeout=30)).get(
+                        "stale"
+                    )
+                    and read
+                ),
+                30,
+                "the copy",
+            )
+            assert there["content"] == "needle there"
+            assert server.get("/healthz", timeout=4)[0] == 200
+            here = server.call("note_read", path="here.md", timeout=30)
+            assert here["content"] == "needle here"
+            assert server.call("vault_search", query="^needle", timeout=10)["total"] == 2
+        finally:
+            nested.resume()
+        assert server.stop() == 0
+
+
+def test_a_mount_that_comes_and_goes_is_noticed(nested: LocalMount, tmp_path: Path) -> None:
+    identity = IdentityFile(tmp_path / "state" / "vault.json")
+    guard = Guard(
+        tmp_path / "vault",
+        marker=".vault-mcp",
+        require_mount="auto",
+        identity=identity,
+        telemetry=Telemetry(),
+    )
+    seen = []
+    try:
+        assert guard.probe().ok
+        seen.append(guard.pin())
+        with nested:
+            assert guard.probe().ok
+            seen.append(guard.pin())
+            assert guard.probe().ok
+            assert guard.pin() is seen[-1], "nothing changed since"
+        assert guard.probe().ok
+        seen.append(guard.pin())
+    finally:
+        guard.close()
+    assert [(pin.may_hang, pin.root.hands is OWN) for pin in seen] == [
+        (False, True),
+        (True, False),
+        (False, True),
+    ]
