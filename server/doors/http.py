@@ -108,7 +108,8 @@ def build_http(
     )
     app.state.responses = door.responses
     app.state.reception = reception
-    server.middleware.append(door.flights.follow)
+    # Before all that may answer a call without asking what comes behind it.
+    server.middleware.insert(0, door.flights.follow)
     app.router.routes.extend(
         [
             *_probes(version, ready, telemetry, sessions, reception, knows_all),

@@ -158,7 +158,9 @@ def _answering(
     """
 
     async def answer(ctx: Context, call_next: CallNext) -> HandlerResult:
-        is_ours = ctx.method == "tools/call" and ctx.protocol_version in _STRUCTURED
+        # What has no id wants no answer, and is no call.
+        is_call = ctx.method == "tools/call" and ctx.request_id is not None
+        is_ours = is_call and ctx.protocol_version in _STRUCTURED
         if not is_ours or not ctx.session._connection.initialize_accepted:
             return await call_next(ctx)
         try:

@@ -60,9 +60,13 @@ class Reads:
             return next(map(row_of, select(db, _ROW_OF, path)), None)
         return None
 
+    def text_at_once(self, row: Row) -> bytes | None:
+        """`text` for who may not wait; None, too, when it has just been moved."""
+        return self._mirror.text(row.segment, row.offset, row.length, row.etag)
+
     def text(self, row: Row) -> bytes | None:
         """The note's bytes, or None when the mirror doesn't have them any more."""
-        found = self._mirror.text(row.segment, row.offset, row.length, row.etag)
+        found = self.text_at_once(row)
         if found is not None or row.segment is None:
             return found
         # Compaction may have moved the text since the row was read.

@@ -443,9 +443,10 @@ class Index(Finds, Graph, Lists, Moves, Pages, Vocabulary, Reads):
     def _read(
         self, pool: Pool | None = None, *, wait: bool = True
     ) -> AbstractContextManager[apsw.Connection]:
-        if not wait and not self._backlog.is_settled:
+        if wait:
+            self._backlog.settle()
+        elif not self._backlog.is_settled:
             raise Unavailable("The index is busy.", "Try again in a moment.")
-        self._backlog.settle()
         return super()._read(pool, wait=wait)
 
     def _checkpoint(self, db: apsw.Connection) -> None:

@@ -114,14 +114,13 @@ class Loader:
         if row is None or row.racy or not row.etag or row.size > _SHORT:
             return None
         entry = self._vault.stat_at_once(path, permit=permit)
-        return self._unchanged(row, entry) if entry is not None else None
-
-    def _unchanged(self, row: Row, entry: Entry) -> Loaded | None:
-        """What the index has of a file, if that is what the vault holds."""
-        if not row.etag or not _same(row, entry):
+        if entry is None or not _same(row, entry):
             return None
-        data = self._index.text(row)
-        if data is None:
+        return self._unchanged(row, entry, self._index.text_at_once(row))
+
+    def _unchanged(self, row: Row, entry: Entry, data: bytes | None) -> Loaded | None:
+        """What the index has of a file that is as it was."""
+        if data is None or not row.etag:
             return None
         self._index.use([row.path])
         return Loaded(row.path, data, row.etag, entry.stat, sound=row.warning is None)
@@ -131,8 +130,10 @@ class Loader:
         if entry is None:
             return None
         row = self._index.get(entry.path)
-        if row is not None and self._trusts(row) and (known := self._unchanged(row, entry)):
-            return known
+        if row is not None and self._trusts(row) and _same(row, entry):
+            known = self._unchanged(row, entry, self._index.text(row))
+            if known is not None:
+                return known
         looked = time.time_ns()
         found = self._vault.read(path, permit=permit)
         if found is None:

@@ -1,5 +1,6 @@
 """Reading single notes."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
@@ -138,6 +139,8 @@ class Notes:
         missing: list[str] = []
         failed: list[dict[str, str]] = []
         for number, path in enumerate(asked):
+            # Short notes are read without a wait: others must come to their turn in between.
+            await asyncio.sleep(0)
             try:
                 view = await self.read(
                     caller, path, max_chars=max_chars_each, include_metadata=include_metadata

@@ -239,8 +239,6 @@ class Guard:
     def _look(self) -> Pin:
         pin = self._pin
         if pin is not None and self._still_mounted(pin) and self._still_there(pin):
-            if hangs_below(pin.root.path) != pin.mixed:
-                return self._open()
             try:
                 self._check_pinned(pin)
             except OSError as error:
@@ -382,6 +380,9 @@ class Guard:
             return False
         # A child's descriptor was compared when it was opened.
         if pin.root.hands is OWN and mount_id_of(pin.root.fd) not in (None, now.id):
+            return False
+        if hangs_below(pin.root.path) != pin.mixed:
+            # Other hands must touch it now.
             return False
         self._verified = None if changes is None else (changes, pin.generation)
         return True

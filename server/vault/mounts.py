@@ -11,7 +11,10 @@ from server.vault.paths import is_hidden
 
 RCLONE = "fuse.rclone"
 _TABLE = "/proc/self/mountinfo"
-_FOREIGN = ("fuse", "nfs", "cifs", "smb", "9p", "ceph", "glusterfs", "davfs")
+_FOREIGN = (
+    "fuse", "nfs", "cifs", "smb", "9p", "ceph", "glusterfs", "davfs", "afs", "autofs", "virtiofs",
+    "vboxsf", "prl_fs", "lustre", "beegfs", "orangefs", "gfs2", "ocfs2", "coda", "ncp",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

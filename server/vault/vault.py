@@ -144,7 +144,11 @@ class Vault:
 
     def stat_at_once(self, path: str, *, permit: Permit | None = None) -> Entry | None:
         """`stat` for who may not wait: None, too, unless this machine's own kernel answers."""
-        return self._translated(lambda pin: None if pin.may_hang else self._stat(pin, path, permit))
+        with suppress(files.VaultGone):
+            return self._translated(
+                lambda pin: None if pin.may_hang else self._stat(pin, path, permit)
+            )
+        return None
 
     def list_folder(self, disk: str) -> list[Entry]:
         """The visible entries of a folder, spelled as on disk."""

@@ -215,10 +215,22 @@ async def test_an_id_stays_taken_while_its_handler_runs_without_its_client(wire:
         calls.start_soon(wire.post, call("hold", 1), session)
         await reached(wire, "started", before + 1)
         calls.cancel_scope.cancel()
-    refused(await wire.post(call("echo", 1, text="second"), session), 409, "conflict")
+    for _ in range(30):
+        # Also when the server has noticed that the client is gone.
+        refused(await wire.post(call("echo", 1, text="second"), session), 409, "conflict")
     await wire.modern(call("release"))
     await reached(wire, "finished", finished + 1)
     assert "result" in message(await wire.post(call("echo", 1, text="third"), session))
+
+
+async def test_a_call_without_an_id_is_not_made(wire: Wire) -> None:
+    """Nobody would hear how it ended, and nobody could end it."""
+    session, before = await wire.open(), await seen(wire, "started")
+    nobodys = {name: value for name, value in call("hold").items() if name != "id"}
+    assert (await wire.post(nobodys, session)).status_code == 202
+    assert "result" in message(await wire.post(call("echo", 1, text="behind it"), session))
+    assert await seen(wire, "started") == before
+    await wire.modern(call("release"))
 
 
 async def test_one_session_never_sees_what_another_missed(wire: Wire) -> None:

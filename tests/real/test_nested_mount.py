@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from server.errors import Unavailable
 from server.telemetry import Telemetry
 from server.vault.guard import Guard
 from server.vault.hands import OWN
@@ -73,6 +74,8 @@ def test_a_mount_that_comes_and_goes_is_noticed(nested: LocalMount, tmp_path: Pa
         assert guard.probe().ok
         seen.append(guard.pin())
         with nested:
+            with pytest.raises(Unavailable):
+                guard.pin()  # not even for the moment until the next probe
             assert guard.probe().ok
             seen.append(guard.pin())
             assert guard.probe().ok
