@@ -5,12 +5,12 @@ import os
 import time
 from dataclasses import dataclass
 
-from server.doctor.findings import Finding, fail, ok, skip
+from server.doctor.findings import Finding, fail, ok, skip, warn
 from server.doctor.places import Hung, VaultSeen, look_at_vault, try_writing, within
 from server.settings import Settings
 from server.vault.guard import Health, State
 from server.vault.identity import Identity, IdentityFile
-from server.vault.mounts import MountPoint
+from server.vault.mounts import hangs_below
 
 _FIRST = "the vault has to be there first"
 _DEAD = (errno.ENOTCONN, errno.ECONNABORTED)
@@ -42,7 +42,7 @@ def check_vault(settings: Settings, seconds: float) -> VaultChecked:
     except OSError as error:
         return _lost(settings, "dead" if error.errno in _DEAD else "error", error.strerror or "")
     known = IdentityFile(settings.state_dir / "vault.json").current
-    mount = _check_mount(settings, known, seen.mount)
+    mount = _check_mount(settings, known, seen)
     if mount.verdict == "fail":
         return VaultChecked(None, [mount, *_skipped()])
     marker, writing = _check_marker(settings, known, seen), _check_writing(settings, seen, seconds)
@@ -59,7 +59,8 @@ def _skipped() -> list[Finding]:
     return [skip("marker", _FIRST), skip("writing", _FIRST)]
 
 
-def _check_mount(settings: Settings, known: Identity, mount: MountPoint | None) -> Finding:
+def _check_mount(settings: Settings, known: Identity, seen: VaultSeen) -> Finding:
+    mount = seen.mount
     asked = settings.require_mount == "true" or (
         settings.rclone_rc is not None and settings.require_mount == "auto"
     )
@@ -70,6 +71,13 @@ def _check_mount(settings: Settings, known: Identity, mount: MountPoint | None) 
         health = Health("not_mounted", time.time())
         kind = mount.fstype if mount else "an unknown file system"
         return fail("mount", f"{health.reason} ({settings.vault_path} is on {kind})", health.hint)
+    if hangs_below(seen.real):
+        return warn(
+            "mount",
+            f"Something is mounted below {settings.vault_path}: nobody can tell when that is gone, and"
+            " while it fails, nothing new is found in all of the vault.",
+            "Serve it by a server of its own, with VAULT_PATH at the mount or in it.",
+        )
     if mount is None or not mount.may_hang:
         return ok("mount", f"{settings.vault_path} is a plain folder on this machine.")
     return ok("mount", f"{mount.source} is mounted at {mount.path} ({mount.fstype}).")

@@ -12,6 +12,7 @@ from server.vault.hands import OWN
 from server.vault.identity import IdentityFile
 from tests.drive.lab import LocalMount
 from tests.drive.processes import require, wait_for
+from tests.real.houses import House
 from tests.real.servers import Server
 
 
@@ -58,6 +59,17 @@ def test_a_folder_that_hangs_holds_nobody_up(nested: LocalMount, tmp_path: Path)
         finally:
             nested.resume()
         assert server.stop() == 0
+
+
+def test_the_doctor_warns_of_it(nested: LocalMount, tmp_path: Path) -> None:
+    house = House(tmp_path)
+
+    def verdict() -> str:
+        return str(house.found(VAULT_PATH=str(tmp_path / "vault"))["mount"]["verdict"])
+
+    assert verdict() == "ok"
+    with nested:
+        assert verdict() == "warn"
 
 
 def test_a_mount_that_comes_and_goes_is_noticed(nested: LocalMount, tmp_path: Path) -> None:
