@@ -48,8 +48,8 @@ class Record:
     temp: str | None
     created: float
     note: str = ""
-    earlier: tuple[str, ...] = ()
-    """Etags of contents that were to be replaced by it before, and that the remote may still hold."""
+    earlier: tuple[str | None, ...] = ()
+    """Etags of what was to be replaced by it before, and what the remote may still hold; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class Journal:
             record = item.record
             if item.state != "applied" or not f"{record.disk}/".startswith(f"{old}/"):
                 continue
-            before = ((record.base,) if record.base else ()) + record.earlier
+            before = tuple(etag for etag in (record.base, *record.earlier) if etag)
             uploaded.setdefault(record.disk, []).extend(before)
             if new is None:
                 changed.append((record.id, None))

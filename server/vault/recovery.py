@@ -305,9 +305,8 @@ class Recovery:
 def _origin(chain: Sequence[Item]) -> Origin:
     """Of what a chain comes down to: the remote may still hold any content that led there."""
     records = [item.record for item in chain]
-    earlier = {etag for record in records for etag in (record.base, *record.earlier) if etag}
-    earlier |= {record.etag for record in records}
-    return Origin(records[-1].created, tuple(sorted(earlier)))
+    earlier = {etag for record in records for etag in (record.base, record.etag, *record.earlier)}
+    return Origin(records[-1].created, tuple(sorted(earlier, key=lambda etag: etag or "")))
 
 
 def _holds_all_of(ours: bytes, found: Content | None) -> bool:

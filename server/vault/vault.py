@@ -83,7 +83,7 @@ class Origin:
     """Of a write that is made once more: when it was asked for, and what it was to replace then."""
 
     created: float
-    earlier: tuple[str, ...] = ()
+    earlier: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

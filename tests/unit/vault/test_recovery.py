@@ -288,6 +288,21 @@ def test_an_older_content_of_ours_is_not_taken_for_somebody_elses(
     assert list(vault_folder.glob("a.conflict-*.md")) == []
 
 
+def test_a_new_note_that_was_never_uploaded_is_not_taken_for_one_that_somebody_deleted(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    """rclone is killed again after it was written again: the remote never heard of it."""
+    note = vault_folder / "a.md"
+    note.write_bytes(OURS)
+    entry(journal, OURS, None, applied=True)
+    recovery.settle()
+    note.unlink()
+    recovery._vault.generations.clear()
+    recovery.settle()
+    assert note.read_bytes() == OURS
+    assert list(vault_folder.glob("a.conflict-*.md")) == []
+
+
 def test_a_write_that_meets_a_new_mount_is_built_on_what_the_old_one_may_have_lost(
     recovery: Recovery, journal: Journal, vault_folder: Path
 ) -> None:
