@@ -79,6 +79,25 @@ def test_a_base_that_changed_is_kept(
         assert (vault_folder / "a.md").read_bytes() == there
 
 
+@pytest.mark.parametrize(("touched", "opened"), [(False, False), (True, True)])
+def test_on_a_mount_a_base_that_looks_the_same_is_not_opened(
+    guard: Guard, vault_folder: Path, monkeypatch: pytest.MonkeyPatch, touched: bool, opened: bool
+) -> None:
+    """rclone would hear of the close amid the rename."""
+    note, names, real = vault_folder / "a.md", list[object](), os.open
+    note.write_bytes(b"base")
+    with replacement(guard, b"ours", b"base") as what:
+        seen = replace(what, base=Content(b"base", files.stat_of(note.stat())))
+        if touched:
+            os.utime(note, (1e9, 1e9))
+        monkeypatch.setattr(
+            os, "open", lambda path, *rest, **more: names.append(path) or real(path, *rest, **more)
+        )
+        MountWriter().commit(seen, Deadline.after(30))
+    assert note.read_bytes() == b"ours"
+    assert ("a.md" in names) is opened
+
+
 def test_a_stranger_who_creates_the_file_between_check_and_link_wins(
     guard: Guard, vault_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
