@@ -90,9 +90,12 @@ def test_on_a_mount_a_base_that_looks_the_same_is_not_opened(
         seen = replace(what, base=Content(b"base", files.stat_of(note.stat())))
         if touched:
             os.utime(note, (1e9, 1e9))
-        monkeypatch.setattr(
-            os, "open", lambda path, *rest, **more: names.append(path) or real(path, *rest, **more)
-        )
+
+        def named(path: Any, *rest: Any, **more: Any) -> int:
+            names.append(path)
+            return real(path, *rest, **more)
+
+        monkeypatch.setattr(os, "open", named)
         MountWriter().commit(seen, Deadline.after(30))
     assert note.read_bytes() == b"ours"
     assert ("a.md" in names) is opened
