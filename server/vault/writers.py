@@ -13,6 +13,7 @@ uploads a mix of two contents when another device changed the note.
 import errno
 import os
 import stat as st
+import time
 from contextlib import suppress
 
 from server.errors import TooLarge
@@ -23,6 +24,9 @@ from server.vault.guard import Pin
 from server.vault.locks import folder_lock
 from server.vault.replacement import BaseChanged, Replacement, nothing
 from server.workers import Deadline
+
+_NAPS = 5
+_NAP_SECONDS = 0.01
 
 
 class LocalWriter:
@@ -78,6 +82,8 @@ class MountWriter:
         try:
             what.ready(nothing)
             with folder_lock(what.at.folder, deadline, what.at.hands):
+                if what.waits:
+                    what.at.hands.run(_let_closes_come, what.at.folder, what.temp)
                 deadline.check()
                 if not _looks_like_base(what):
                     check_base(what)
@@ -152,6 +158,19 @@ def check_base(what: Replacement) -> None:
         raise BaseChanged from None
     if (now.data if now else None) != (what.base.data if what.base else None):
         raise BaseChanged
+
+
+def _let_closes_come(folder: int, temp: str) -> None:
+    """Give rclone time to hear of every close that came before: the kernel tells of them without waiting.
+
+    A rename takes the earlier upload of its target out of rclone's queue only if what it renames is
+    closed and in the queue itself. Else both are made, and a note that is new on a Drive is there twice.
+    """
+    for nap in range(_NAPS):
+        time.sleep(_NAP_SECONDS)
+        # The answer to a name that nobody has comes from rclone: one that stood still sleeps no nap.
+        with suppress(FileNotFoundError):
+            os.lstat(f"{temp}.{nap}", dir_fd=folder)
 
 
 def _looks_like_base(what: Replacement) -> bool:

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -295,6 +296,35 @@ def test_a_reader_across_the_replace_loses_the_note_and_a_rewrite_brings_it_back
     vault.replace("a.md", OURS)
     wait_for(lambda: vault.get("a.md") == OURS)
     wait_for(lambda: whole(vault.root / "a.md") == OURS)
+
+
+@pytest.mark.parametrize("held", ["the new content", "the old content", "nothing"])
+def test_what_is_closed_after_a_replace_makes_two_files_of_a_new_note_on_drive(
+    drive: FakeDrive, drive_vault: Callable[..., Vault], held: str
+) -> None:
+    """rclone queues what is closed: the upload that the rename took out of its queue comes back, or stays."""
+    vault = drive_vault("--vfs-write-back=4s", rc=False)
+    # The one upload goes on when the other begins.
+    drive.admin("/latency", upload=1500)
+    vault.replace("new.md", BASE)
+    temp, note = vault.root / ".tmp", vault.root / "new.md"
+    writer = os.open(temp, os.O_WRONLY | os.O_CREAT)
+    os.write(writer, OURS)
+    reader = os.open(note, os.O_RDONLY)
+    os.read(reader, 1000)
+    late = {"the new content": writer, "the old content": reader}.get(held)
+    for one in {writer, reader} - {late}:
+        os.close(one)
+    # The kernel tells rclone of a close without waiting.
+    time.sleep(0.5)
+    os.replace(temp, note)
+    if late is not None:
+        os.close(late)
+    wait_for(lambda: vault.get("new.md") == OURS)
+    vault.replace("later", OURS)
+    wait_for(lambda: vault.get("later") == OURS, what="an upload later than both would be")
+    names = [name for name, _ in drive.files("vault/claude")]
+    assert names.count("new.md") == (1 if held == "nothing" else 2)
 
 
 # --- a mount that is gone, or hangs --------------------------------------------------------------
