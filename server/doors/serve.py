@@ -21,6 +21,8 @@ from server.doors.supervisor import Supervisor
 from server.settings import Supervision
 from server.telemetry import log
 
+_LOOK_SECONDS = 0.05
+
 
 def serve_http(
     app: FastAPI,
@@ -32,10 +34,10 @@ def serve_http(
     supervisor: Supervisor | None = None,
     on_listening: Callable[[int], None] | None = None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit code. A second signal does not wait.
+    """Serve until SIGTERM or SIGINT; returns the exit code.
 
-    Calls in flight may take `grace_seconds` more. The socket is bound first: an address
-    that can't be had ends in one line on stderr.
+    Calls in flight may take `grace_seconds` more, after a second signal no more. The socket is
+    bound first: an address that can't be had ends in one line on stderr.
     """
     try:
         listener = _bound(host, port)
@@ -102,6 +104,7 @@ class _Server(uvicorn.Server):
         self._connections = connections
         self._supervisor = supervisor
         self._grace_seconds = grace_seconds
+        self._is_hurried = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -117,18 +120,25 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._supervisor.stopping()
         self._responses.stop()
-        overdue = asyncio.get_running_loop().call_later(
-            self._grace_seconds, self._responses.abandon
-        )
+        waiting = asyncio.create_task(self._abandon_calls())
         await super().shutdown(sockets)
-        overdue.cancel()
+        waiting.cancel()
+
+    async def _abandon_calls(self) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._grace_seconds
+        while loop.time() < end and not self._is_hurried:  # noqa: ASYNC110 - no event in a signal handler
+            await asyncio.sleep(_LOOK_SECONDS)
+        self._responses.abandon()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         # A plain function: the SSE library looks for uvicorn behind a bound handler and would cut
         # every answer in flight at the first signal.
         def received(_number: int, _frame: FrameType | None) -> None:
-            self.force_exit = self.should_exit
+            # uvicorn's own way of not waiting leaves what it drops to end in tracebacks.
+            self.force_exit = self._is_hurried
+            self._is_hurried = self.should_exit
             self.should_exit = True
 
         before = {

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import pytest
@@ -109,6 +110,27 @@ def test_a_stop_does_not_wait_for_calls_that_never_end() -> None:
             while not started(client, url, 2):
                 time.sleep(0.01)
             code, said = stopped(server, signal.SIGTERM)
+    assert (code, "Traceback" in said) == (0, False), said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_does_not_wait_and_is_no_error(number: signal.Signals) -> None:
+    body = call("wait", 1, seconds=600)
+    body["params"]["_meta"] = META
+    with (
+        running("http", json.dumps({"grace_seconds": 600})) as server,
+        httpx2.Client(timeout=20) as client,
+    ):
+        url = f"http://127.0.0.1:{server.port}/mcp"
+        headers = {**JSON, **modern_headers(body)}
+        with ThreadPoolExecutor() as threads:
+            answer = threads.submit(httpx2.post, url, json=body, headers=headers, timeout=60)
+            while not started(client, url, 1):
+                time.sleep(0.01)
+            server.process.send_signal(number)
+            time.sleep(0.3)
+            code, said = stopped(server, number)
+            answer.exception(60)
     assert (code, "Traceback" in said) == (0, False), said
 
 
