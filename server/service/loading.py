@@ -108,10 +108,11 @@ class Loader:
     def _at_once(self, path: NotePath, permit: Permit | None) -> Loaded | None:
         """What is read so soon that a worker would only be a detour; None for all that may take longer.
 
-        That is a short note on a disk of this machine, unchanged since the index took it in.
+        That is a short note on a disk of this machine, unchanged since the index took it in. One that is
+        spelled otherwise on disk has to be looked for through its folder.
         """
         row = self._index.get_at_once(path)
-        if row is None or row.racy or not row.etag or row.size > _SHORT:
+        if row is None or row.racy or not row.etag or row.size > _SHORT or row.disk != path:
             return None
         entry = self._vault.stat_at_once(path, permit=permit)
         if entry is None or not _same(row, entry):

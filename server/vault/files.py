@@ -81,6 +81,8 @@ class Root:
     """
     hands: Hands = OWN
     """Who opened it, and so who can use it."""
+    holds_foreign: bool = False
+    """Whether something that may hang is mounted in one of its folders."""
 
     def __del__(self) -> None:
         with suppress(OSError):

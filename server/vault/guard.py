@@ -70,8 +70,6 @@ class Pin:
     root: files.Root
     mount: MountPoint | None
     generation: int
-    mixed: bool = False
-    """Something that may hang is mounted below it."""
 
     @property
     def is_rclone(self) -> bool:
@@ -80,7 +78,12 @@ class Pin:
     @property
     def may_hang(self) -> bool:
         """Whether something else than this machine's kernel answers for it, or nobody knows."""
-        return self.mixed or self.mount is None or self.mount.may_hang
+        return self.on_foreign or self.root.holds_foreign
+
+    @property
+    def on_foreign(self) -> bool:
+        """The same of the root itself, whatever is mounted in one of its folders."""
+        return self.mount is None or self.mount.may_hang
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,10 @@ class Guard:
     def suspect(self, error: VaultError) -> None:
         """A call failed as if the mount were gone: don't trust the pin until a probe says otherwise."""
         if isinstance(error, files.VaultGone) and self.health.ok:
-            self._lost("dead")
+            pin = self._pin
+            if pin is None or pin.on_foreign or not pin.root.holds_foreign:
+                self._lost("dead")
+            # Else it may be what is mounted in one of its folders: the probe will say.
             self._wake.set()
 
     def watch(self, stopping: threading.Event, *, calm: float = 5.0, alarmed: float = 1.0) -> None:
@@ -273,8 +279,7 @@ class Guard:
         hands = self._hands()
         real = hands.run(os.path.realpath, self._path)
         mount = mount_of(real)
-        mixed = hangs_below(real)
-        if hands is OWN and (mixed or (mount is not None and mount.may_hang)):
+        if hands is OWN and mount is not None and mount.may_hang:
             hands = self._child()
         self._check_mounted(real, mount, hands)
         fd = self._open_root(real, hands)
@@ -289,7 +294,7 @@ class Guard:
         self._find_obsidian(real, mount, hands)
         self._generation += 1
         self._spare = None
-        return Pin(files.Root(fd, real, hands), mount, self._generation, mixed)
+        return Pin(files.Root(fd, real, hands), mount, self._generation)
 
     def _open_root(self, real: str, hands: Hands) -> int:
         try:
@@ -381,9 +386,7 @@ class Guard:
         # A child's descriptor was compared when it was opened.
         if pin.root.hands is OWN and mount_id_of(pin.root.fd) not in (None, now.id):
             return False
-        if hangs_below(pin.root.path) != pin.mixed:
-            # Other hands must touch it now.
-            return False
+        pin.root.holds_foreign = hangs_below(pin.root.path)
         self._verified = None if changes is None else (changes, pin.generation)
         return True
 
@@ -395,7 +398,7 @@ class Guard:
             now = os.stat(self._path)
         except FileNotFoundError:
             return False
-        return os.path.samestat(now, pin.root.hands.run(os.fstat, pin.root.fd))
+        return os.path.samestat(now, os.fstat(pin.root.fd))
 
     # -- publishing ---------------------------------------------------------------------------
 

@@ -38,8 +38,6 @@ class Replacement:
     temp: str
     ready: Ready = at_once
     """Called when it is staged and not yet there; may raise."""
-    waits: bool = False
-    """Whether an earlier write of it may still be on its way to the remote."""
 
 
 class Writer(Protocol):

@@ -480,8 +480,7 @@ class Vault:
         if found is None:
             self._see_folders(pin, path)
         with files.spot(pin.root, path, make_folders=True, permit=permit) as at:
-            waits = bool(self._journal.ids(at.disk))
-            what = Replacement(pin, at, base, data, temps.new_name(), ready, waits)
+            what = Replacement(pin, at, base, data, temps.new_name(), ready)
             return self._commit(what, deadline, origin)
 
     def _check_seen(self, pin: Pin, disk: str, base: Content | None) -> None:

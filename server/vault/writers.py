@@ -82,7 +82,7 @@ class MountWriter:
         try:
             what.ready(nothing)
             with folder_lock(what.at.folder, deadline, what.at.hands):
-                if what.waits:
+                if what.base is not None:
                     what.at.hands.run(_let_closes_come, what.at.folder, what.temp)
                 deadline.check()
                 if not _looks_like_base(what):

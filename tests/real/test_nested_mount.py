@@ -1,15 +1,20 @@
 """A plain vault with a mount in one of its folders: what hangs there holds nobody up elsewhere."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from server.errors import Unavailable
+from server.models import NotePath
 from server.telemetry import Telemetry
+from server.vault.files import VaultGone
 from server.vault.guard import Guard
-from server.vault.hands import OWN
 from server.vault.identity import IdentityFile
+from server.vault.journal import Journal
+from server.vault.vault import Vault
+from server.vault.writers import LocalWriter
+from server.workers import Deadline
 from tests.drive.lab import LocalMount
 from tests.drive.processes import require, wait_for
 from tests.real.houses import House
@@ -72,32 +77,43 @@ def test_the_doctor_warns_of_it(nested: LocalMount, tmp_path: Path) -> None:
         assert verdict() == "warn"
 
 
-def test_a_mount_that_comes_and_goes_is_noticed(nested: LocalMount, tmp_path: Path) -> None:
+@pytest.fixture
+def guard(tmp_path: Path) -> Iterator[Guard]:
     identity = IdentityFile(tmp_path / "state" / "vault.json")
-    guard = Guard(
+    found = Guard(
         tmp_path / "vault",
         marker=".vault-mcp",
         require_mount="auto",
         identity=identity,
         telemetry=Telemetry(),
     )
-    seen = []
-    try:
-        assert guard.probe().ok
-        seen.append(guard.pin())
-        with nested:
-            with pytest.raises(Unavailable):
-                guard.pin()  # not even for the moment until the next probe
-            assert guard.probe().ok
-            seen.append(guard.pin())
-            assert guard.probe().ok
-            assert guard.pin() is seen[-1], "nothing changed since"
-        assert guard.probe().ok
-        seen.append(guard.pin())
-    finally:
-        guard.close()
-    assert [(pin.may_hang, pin.root.hands is OWN) for pin in seen] == [
-        (False, True),
-        (True, False),
-        (False, True),
-    ]
+    yield found
+    found.close()
+
+
+def test_a_mount_that_comes_and_goes_is_noticed(nested: LocalMount, guard: Guard) -> None:
+    assert guard.probe().ok
+    pin = guard.pin()
+    seen = [pin.may_hang]
+    with nested:
+        seen.append(guard.pin().may_hang)
+    seen.append(guard.pin().may_hang)
+    assert seen == [False, True, False]
+    assert guard.probe().ok
+    assert guard.pin() is pin, "the vault is the same, whatever is mounted in it"
+
+
+def test_what_is_dead_in_a_folder_says_nothing_about_the_vault(
+    nested: LocalMount, guard: Guard, tmp_path: Path
+) -> None:
+    vault = Vault(
+        guard, Journal(tmp_path / "journal"), lambda _: LocalWriter(), Telemetry(), max_bytes=1000
+    )
+    assert guard.probe().ok
+    with nested:
+        nested.kill9()
+        with pytest.raises(VaultGone):
+            vault.read(NotePath("drive/there.md"))
+        assert guard.health.ok
+        written = vault.edit(NotePath("here.md"), lambda _: b"new", Deadline.after(10))
+        assert (written.ack, (tmp_path / "vault/here.md").read_bytes()) == ("disk", b"new")
