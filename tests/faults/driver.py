@@ -225,8 +225,9 @@ class Run:
                 if call.effect and call.paths == (path,) and not _is_without_effect(answer)
             ]
             acks = {(answer or {}).get("ack") for answer in answers}
-            if len(acks - {None}) > 1 and "journal" in acks:
-                # The vault came or went meanwhile: one may have been made aside of the others.
+            if "journal" in acks and (len(acks - {None}) > 1 or self.model.place(path).unseen):
+                # The vault came or went meanwhile, or holds what the index doesn't know of yet: one may
+                # have been made aside of the others.
                 self.model.made_apart(path, told)
             else:
                 self.model.made_at_once(path, told)
