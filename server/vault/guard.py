@@ -146,6 +146,8 @@ class Guard:
         self._wake = threading.Event()
         self.looked = threading.Event()
         """Set once the first probe has answered, whatever it saw."""
+        self.on_return: Callable[[], object] = lambda: None
+        """Called when the vault is there, at first or again; set by who builds the rooms."""
         # Probes have threads of their own: a hung mount must not take the ones that serve callers.
         self._workers = Workers("probe", size=4)
         self.health = Health("starting", now())
@@ -428,6 +430,8 @@ class Guard:
             reason=self.health.reason or None,
             detail=detail or None,
         )
+        if self.health.ok:
+            self.on_return()
 
     def _publish(self, health: Health) -> None:
         self._telemetry.mount_up.set(1 if health.ok else 0)

@@ -15,7 +15,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from server.errors import (
     Unavailable,
     VaultError,
 )
-from server.models import Content, NotePath, etag_of
+from server.models import Content, NotePath, etag_of, path_key
 from server.telemetry import log
 from server.vault import files
 from server.vault.files import Permit
@@ -44,6 +44,7 @@ from server.vault.steps import (
     read_steps,
     written_down,
 )
+from server.vault.turns import overlap
 from server.vault.vault import Moved, Unsettled, Vault, Written
 from server.workers import Deadline
 
@@ -51,6 +52,7 @@ __all__ = ["Move", "Outcome", "Plan", "Plans", "Remove", "Replace", "Step"]
 
 MAX_BYTES = 512 << 20
 _STEP_SECONDS = 120.0
+_STATES = (".plan", ".back")
 TRASH = ".trash/"
 
 
@@ -77,7 +79,12 @@ class Plans:
         self._on_outcome = on_outcome
         self._lock = threading.Lock()
         self._running: set[str] = set()
+        self._settling = threading.Lock()
+        self._left: dict[str, frozenset[str]] = {}
+        """Which paths the plans name that were cut short."""
         folder.mkdir(parents=True, exist_ok=True)
+        self._look()
+        vault.leftovers = self
 
     def carry_out(
         self,
@@ -99,6 +106,7 @@ class Plans:
         self._vault.settle_first(paths_of(steps))
         # On file only when it can begin: one that had to wait too long must not be settled later.
         with self._vault.hold(paths_of(steps), deadline), self._own(name):
+            self._vault.check_unplanned(paths_of(steps))
             self._run(self._store(steps, name), deadline, _outside_trash(permit), on_step)
 
     @contextmanager
@@ -130,6 +138,7 @@ class Plans:
                     done.append(step)
                 tried = None
         except files.OutcomeOpen:
+            self._leave(plan)
             raise
         except VaultError as error:
             if isinstance(tried, Replace) and not isinstance(error, PermissionDenied | Unsettled):
@@ -146,39 +155,65 @@ class Plans:
                 self._make_if_ours(inverse(step))
         except (VaultError, OSError) as second:
             log(logging.ERROR, "a batch could not be taken back yet", why=repr(second))
+            self._leave(plan)
             raise files.OutcomeOpen from error
         self._drop(back)
 
+    def _leave(self, plan: Plan) -> None:
+        """Have it settled before anybody changes what it names."""
+        self._left[plan.id] = frozenset(map(path_key, paths_of(plan.steps)))
+
+    def _look(self) -> None:
+        for plan in self._open():
+            self._leave(plan)
+
+    def touch(self, paths: Iterable[str]) -> bool:
+        """Whether a plan that was cut short is yet to change one of the paths, above or below it."""
+        if not self._left:
+            return False
+        keys = frozenset(map(path_key, paths))
+        return any(overlap(keys, left) for left in list(self._left.values()))
+
     def settle(self) -> int:
         """Finish what a crash or a lost mount left; how many plans are still open."""
-        left = 0
-        for plan in self._open():
-            try:
-                steps = [inverse(step) for step in reversed(plan.steps)]
-                with self._vault.hold(paths_of(plan.steps), Deadline.after(_STEP_SECONDS)):
-                    for step in steps if plan.taken_back else plan.steps:
-                        self._make_if_ours(step)
-                self._drop(plan)
-                log(
-                    logging.WARNING, "settled a batch that was cut short", id=plan.id,
-                    steps=len(steps), outcome="taken back" if plan.taken_back else "carried out",
-                )  # fmt: skip
-            except VaultError as error:
-                self._vault.guard.suspect(error)
-                left += 1
-        return left
+        with self._settling:
+            left = 0
+            for plan in self._open():
+                try:
+                    self._settle(plan)
+                except VaultError as error:
+                    self._vault.guard.suspect(error)
+                    self._leave(plan)
+                    left += 1
+            for name in list(self._left):
+                # Ended since, or set aside as damaged.
+                if not any((self._folder / f"{name}{state}").exists() for state in _STATES):
+                    self._left.pop(name, None)
+            return left
+
+    def _settle(self, plan: Plan) -> None:
+        steps = [inverse(step) for step in reversed(plan.steps)]
+        with self._vault.hold(paths_of(plan.steps), Deadline.after(_STEP_SECONDS)):
+            for step in steps if plan.taken_back else plan.steps:
+                self._make_if_ours(step)
+            self._drop(plan)
+        log(
+            logging.WARNING, "settled a batch that was cut short", id=plan.id,
+            steps=len(steps), outcome="taken back" if plan.taken_back else "carried out",
+        )  # fmt: skip
 
     def take_over(self, folder: Path) -> int:
         """Adopt the plans of a server that died; returns how many."""
         taken = 0
         for file in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if file.suffix in (".plan", ".back"):
+            if file.suffix in _STATES:
                 file.rename(self._folder / file.name)
                 taken += 1
+        self._look()
         return taken
 
     def __len__(self) -> int:
-        return sum(file.suffix in (".plan", ".back") for file in self._folder.iterdir())
+        return sum(file.suffix in _STATES for file in self._folder.iterdir())
 
     def _make_if_ours(self, step: Step) -> None:
         try:
@@ -296,8 +331,10 @@ class Plans:
         try:
             plan.file.unlink(missing_ok=True)
             self._sync()
+            self._left.pop(plan.id, None)
         except OSError as error:
             # It ended well; settling it once more finds every step made.
+            self._leave(plan)
             log(logging.ERROR, "a finished batch can't be forgotten", id=plan.id, why=repr(error))
 
     def _sync(self) -> None:
@@ -320,7 +357,7 @@ class Plans:
             if file.suffix == ".new":
                 # Never complete, so never begun.
                 file.unlink(missing_ok=True)
-            elif file.suffix in (".plan", ".back") and (steps := _load(file)) is not None:
+            elif file.suffix in _STATES and (steps := _load(file)) is not None:
                 found.append(Plan(file.stem, steps, file, file.suffix == ".back"))
         return found
 

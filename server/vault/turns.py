@@ -45,9 +45,13 @@ class Turns:
 
     def _is_free(self, ticket: int, mine: frozenset[str]) -> bool:
         return not any(
-            other < ticket and (_touch(mine, keys) or _touch(keys, mine))
-            for other, keys in self._queue.items()
+            other < ticket and overlap(mine, keys) for other, keys in self._queue.items()
         )
+
+
+def overlap(keys: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether two sets of paths share one, or one has a folder above another's."""
+    return _touch(keys, others) or _touch(others, keys)
 
 
 def _touch(keys: frozenset[str], others: frozenset[str]) -> bool:

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from server.errors import Conflict, NotFound, TooLarge, Unavailable, VaultError
 from server.models import Content, Entry, FileStat, NotePath, etag_of, kind_of, path_key
@@ -48,6 +48,20 @@ class Unsettled(Unavailable):
         super().__init__(
             f"An earlier write of {path!r} is still being made.", "Try again in a moment."
         )
+
+
+class CameBack(Unsettled):
+    """What is there is an older content of a note that was moved away or deleted since."""
+
+
+class Leftovers(Protocol):
+    """Batches that a crash or a lost mount cut short."""
+
+    def touch(self, paths: Iterable[str]) -> bool:
+        """Whether one of them is yet to change one of the paths, or what is above or below it."""
+        ...
+
+    def settle(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +138,13 @@ class Vault:
         self._locks = PathLocks()
         self._turns = Turns()
         self.queued = threading.Event()
-        """Set when a write was put on record that has to be made."""
+        """Set when there may be something to make come true."""
+        # Agents who come first must not have to wait for it.
+        guard.on_return = self.queued.set
         self.settle: Callable[[], object] | None = None
         """What makes waiting writes come true; set by who builds the rooms."""
+        self.leftovers: Leftovers | None = None
+        """What else has to come true before somebody builds on it."""
         self.generations: dict[str, int] = {}
         """Which pin a journalled write was made under, by record id; lost with the process."""
 
@@ -178,13 +196,27 @@ class Vault:
 
     def settle_first(self, paths: Iterable[str]) -> None:
         """Have what waits come true before something is built on it. Raises `Unavailable`."""
+        paths = list(paths)
         waiting = [path for path in paths if self.waits(path)]
-        if waiting and self.settle is not None:
+        planned = [path for path in paths if self._is_planned(path)]
+        if (waiting or planned) and self.settle is not None:
             self.settle()
             waiting = [path for path in waiting if self.waits(path)]
         if waiting:
             self._hurry(waiting)
             raise Unsettled(waiting[0])
+        if planned and self.leftovers is not None:
+            self.leftovers.settle()
+            self.check_unplanned(planned)
+
+    def check_unplanned(self, paths: Iterable[str]) -> None:
+        """Raise `Unsettled` where a batch that was cut short is yet to change something."""
+        for path in paths:
+            if self._is_planned(path):
+                raise Unsettled(path)
+
+    def _is_planned(self, path: str) -> bool:
+        return self.leftovers is not None and self.leftovers.touch([path])
 
     def _hurry(self, paths: Iterable[str]) -> None:
         """Have rclone upload at once what somebody waits for."""
@@ -213,6 +245,7 @@ class Vault:
         `base` is what it was made from. Should the vault hold something else by then, both stay.
         """
         self._check_size(disk, data)
+        self.check_unplanned([path])
         record = _record(path, disk, base, data, QUEUED, origin=Origin(self._journal.stamp()))
         # At once in the state of an acknowledged write: what is only prepared need not come true.
         self._journal.prepare(record, data, "applied")
@@ -265,11 +298,17 @@ class Vault:
         """
         for _ in range(_ATTEMPTS):
             self.settle_first([path])
-            with self.hold([path], deadline):
-                # Who came before us may have put theirs on record while we waited.
-                if not self.waits(path):
-                    with suppress(Unsettled):
+            try:
+                with self.hold([path], deadline):
+                    # Who came before us may have put theirs on record while we waited.
+                    if not self.waits(path) and not self._is_planned(path):
                         return self.edit_held(path, change, deadline, permit=permit, ready=ready)
+            except CameBack:
+                if self.settle is None:
+                    raise
+                self.settle()
+            except Unsettled:
+                pass
         raise _unsteady(path)
 
     def mend(
@@ -474,6 +513,8 @@ class Vault:
             raise Unsettled(path)
         found = self._read(pin, path, permit)
         base = found.content if found else None
+        if found and origin is None and self._journal.is_ghost(found.disk, found.content.etag):
+            raise CameBack(path)
         self._check_seen(pin, found.disk if found else path, base)
         data = change(base)
         self._check_size(found.disk if found else path, data)

@@ -23,7 +23,7 @@ from server.vault.identity import IdentityFile
 from server.vault.journal import Journal, Record
 from server.vault.plans import Move, Outcome, Plans, Remove, Replace, Step
 from server.vault.recovery import Recovery
-from server.vault.vault import Moved, Vault, Written
+from server.vault.vault import Moved, Unsettled, Vault, Written
 from server.vault.writers import LocalWriter
 from server.workers import Deadline
 from tests.drive.processes import wait_for
@@ -334,6 +334,55 @@ def test_a_mount_that_fails_in_a_move_leaves_the_plan_to_be_carried_out(
     assert vault.guard.probe().ok
     assert batches.settle() == 0
     assert seen(vault_folder) == AFTER
+
+    assert not batches.touch(["a.md"])
+
+
+# -- what comes after one that was cut short
+
+TO_TRASH = (Move("a.md", ".trash/1 a.md"),)
+
+
+@pytest.fixture
+def restarted(batches: Plans, vault: Vault, folder: Path) -> Plans:
+    """A server that starts where another died between the plan of a deletion and its first step."""
+    store(batches, folder, TO_TRASH, ".plan")
+    return Plans(folder, vault, lambda _: None)
+
+
+@pytest.mark.requirement("vault.plans")
+def test_a_write_comes_after_what_was_decided_before_it(
+    restarted: Plans, vault: Vault, vault_folder: Path
+) -> None:
+    """Else the deletion of a note that nobody wrote again would take what was written since."""
+    written = vault.edit(
+        NotePath("A.md"), lambda now: (now.data if now else b"") + b"new", Deadline.after(30)
+    )
+    assert written.created
+    restarted.settle()
+    left = {path: data for path, data in BEFORE.items() if path != "a.md"}
+    assert seen(vault_folder) == {**left, ".trash/1 a.md": b"a", "A.md": b"new"}
+
+
+@pytest.mark.parametrize("path", ["a.md", "solo.md"])
+def test_nothing_is_built_on_what_can_not_be_settled_yet(
+    restarted: Plans, vault: Vault, vault_folder: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    free = path == "solo.md"
+    monkeypatch.setattr(restarted, "settle", lambda: 1)
+    steps = [Replace(path, BEFORE[path], b"new")]
+    tries: list[Callable[[], object]] = [
+        lambda: vault.queue(NotePath(path), path, None, b"queued"),
+        lambda: restarted.carry_out(steps, Deadline.after(30)),
+        lambda: vault.edit(NotePath(path), lambda _: b"newer", Deadline.after(30)),
+    ]
+    for one in tries if not free else tries[1:]:
+        if free:
+            one()
+        else:
+            with pytest.raises(Unsettled):
+                one()
+    assert seen(vault_folder)[path] == (b"newer" if free else BEFORE[path])
 
 
 # -- crashes

@@ -359,6 +359,25 @@ def test_a_new_note_that_was_never_acknowledged_is_not_made(
     assert states(journal) == ["aside"]
 
 
+def test_a_write_is_not_built_on_what_came_back(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    """A remote that had not heard of an edit yet shows the older note where the edited one was deleted."""
+    (vault_folder / "a.md").write_bytes(OURS)
+    entry(journal, OURS, BASE, applied=True)
+    recovery.settle()
+    vault, deadline = recovery._vault, Deadline.after(10)
+    with vault.hold(["a.md"], deadline):
+        vault.move_held("a.md", "b.md", deadline)
+    (vault_folder / "a.md").write_bytes(BASE)
+    written = vault.edit(
+        NotePath("a.md"), lambda now: (now.data if now else b"") + b"new", deadline
+    )
+    assert (written.created, (vault_folder / "a.md").read_bytes()) == (True, b"new")
+    (thrown,) = (vault_folder / ".trash").iterdir()
+    assert thrown.read_bytes() == BASE
+
+
 def test_a_clock_that_is_put_forward_lays_no_ghost(
     recovery: Recovery, journal: Journal, vault_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
