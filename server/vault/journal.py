@@ -209,9 +209,9 @@ class Journal:
         """What may come back, and where."""
         return list(self._ghosts.values())
 
-    def is_ghost(self, disk: str, etag: str) -> bool:
-        """Whether a content is one that may come back there."""
-        return any(ghost.disk == disk and etag in ghost.etags for ghost in self.ghosts)
+    def ghostly(self, disk: str) -> tuple[str, ...]:
+        """The etags of what may come back there."""
+        return tuple(etag for ghost in self.ghosts if ghost.disk == disk for etag in ghost.etags)
 
     def lay(self, disk: str) -> None:
         """Expect no ghost at or below a path any more."""

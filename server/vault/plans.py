@@ -191,6 +191,30 @@ class Plans:
                     self._left.pop(name, None)
             return left
 
+    def follow(self) -> None:
+        """Have the journal know of the moves that were made before the cut.
+
+        It goes first, and would take what was moved for lost at its old place.
+        """
+        for plan in self._open() if self._left else ():
+            moves = [step for step in plan.steps if isinstance(step, Move) and not plan.taken_back]
+            with self._vault.hold(paths_of(plan.steps), Deadline.after(_STEP_SECONDS)):
+                for step in moves if plan.file.exists() else ():
+                    try:
+                        self._is_moved(step.old, step.new)
+                    except (Unavailable, Timeout):
+                        raise
+                    except VaultError:
+                        continue  # nobody can tell: settling it will say why
+
+    def _is_moved(self, old: str, new: str) -> bool:
+        """Whether a move was made; then writes that wait follow it: the crash may have come first."""
+        target = self._vault.find(new)
+        if target is None or self._vault.find(old) is not None:
+            return False
+        self._vault.redirect(old, target.disk)
+        return True
+
     def _settle(self, plan: Plan) -> None:
         steps = [inverse(step) for step in reversed(plan.steps)]
         with self._vault.hold(paths_of(plan.steps), Deadline.after(_STEP_SECONDS)):
@@ -274,11 +298,9 @@ class Plans:
     def _move(
         self, old: str, new: str, deadline: Deadline, again: bool, permit: Permit | None
     ) -> bool:
-        source, target = self._vault.find(old), self._vault.find(new)
-        if source is None and target is not None:
-            # The crash may have come before the journal knew.
-            self._vault.redirect(old, target.disk)
+        if self._is_moved(old, new):
             return False
+        source, target = self._vault.find(old), self._vault.find(new)
         if again and source and target and source.disk != target.disk:
             etag = self._half_moved(old, new)
             if etag is not None:

@@ -73,6 +73,8 @@ class Recovery:
         with self._busy:
             if len(self._journal):
                 pin = self._vault.guard.pin()
+                if self._vault.leftovers is not None:
+                    self._vault.leftovers.follow()
                 items = self._journal.items()
                 on_file = {item.record.id for item in items}
                 on_file |= {ghost.id for ghost in self._journal.ghosts}

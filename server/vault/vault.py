@@ -63,6 +63,10 @@ class Leftovers(Protocol):
 
     def settle(self) -> int: ...
 
+    def follow(self) -> None:
+        """Have the journal know of the moves that were made before the cut."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -513,7 +517,7 @@ class Vault:
             raise Unsettled(path)
         found = self._read(pin, path, permit)
         base = found.content if found else None
-        if found and origin is None and self._journal.is_ghost(found.disk, found.content.etag):
+        if found and origin is None and found.content.etag in self._journal.ghostly(found.disk):
             raise CameBack(path)
         self._check_seen(pin, found.disk if found else path, base)
         data = change(base)
@@ -588,9 +592,12 @@ class Vault:
 
     def _prepared(self, what: Replacement, writer: Writer, origin: Origin | None) -> Record:
         """Have a write on record before the vault is touched."""
+        if origin is None:
+            # The remote may still show what a note held that was moved away from here.
+            origin = Origin(self._journal.stamp(), self._journal.ghostly(what.at.disk))
         record = _record(
             _canonical(what.at.disk), what.at.disk, what.base, what.data, writer.name, what.temp,
-            origin=origin or Origin(self._journal.stamp()),
+            origin=origin,
         )  # fmt: skip
         # Before it is on file: recovery must not take it for the write of a server that died.
         self.generations[record.id] = what.pin.generation

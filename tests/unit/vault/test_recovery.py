@@ -13,7 +13,9 @@ from server.models import Content, FileStat, NotePath, etag_of
 from server.telemetry import Telemetry
 from server.vault.guard import Guard, Pin
 from server.vault.journal import Journal, Record
+from server.vault.plans import Move, Plans
 from server.vault.recovery import Recovery
+from server.vault.steps import written_down
 from server.vault.vault import Unsettled, Vault, Written
 from server.vault.writers import LocalWriter, MountWriter
 from server.workers import Deadline
@@ -376,6 +378,46 @@ def test_a_write_is_not_built_on_what_came_back(
     assert (written.created, (vault_folder / "a.md").read_bytes()) == (True, b"new")
     (thrown,) = (vault_folder / ".trash").iterdir()
     assert thrown.read_bytes() == BASE
+
+
+def test_a_lost_note_is_written_over_what_came_back(
+    recovery: Recovery, journal: Journal, vault_folder: Path
+) -> None:
+    """rclone died before it uploaded a note that was made where an edited one was moved away."""
+    (vault_folder / "a.md").write_bytes(OURS)
+    entry(journal, OURS, BASE, applied=True)
+    recovery.settle()
+    vault, deadline = recovery._vault, Deadline.after(10)
+    with vault.hold(["a.md"], deadline):
+        vault.move_held("a.md", "b.md", deadline)
+    vault.edit(NotePath("a.md"), lambda _: b"new", deadline)
+    (vault_folder / "a.md").write_bytes(BASE)
+    vault.guard._lost("dead")
+    assert vault.guard.probe().ok
+    recovery.settle()
+    assert (vault_folder / "a.md").read_bytes() == b"new"
+    assert list(vault_folder.glob("*.conflict-*")) == []
+
+
+def test_what_was_moved_before_a_crash_is_not_lost_at_its_old_place(
+    recovery: Recovery, journal: Journal, vault_folder: Path, tmp_path: Path
+) -> None:
+    """The server died after the rename of a deletion, before its journal knew of it."""
+    entry(journal, OURS, BASE, applied=True)
+    (vault_folder / ".trash").mkdir()
+    (vault_folder / ".trash/1 a.md").write_bytes(OURS)
+    folder = tmp_path / "plans"
+    folder.mkdir()
+    parts = written_down([Move("a.md", ".trash/1 a.md")])
+    (folder / "1.plan").write_bytes(b"".join(parts))
+    plans = Plans(folder, recovery._vault, lambda _: None)
+    recovery.settle()
+    assert plans.settle() == 0
+    assert list(vault_folder.glob("*.md")) == []
+    (vault_folder / "a.md").write_bytes(BASE)
+    recovery.settle()
+    assert not (vault_folder / "a.md").exists(), "what the remote had of it went to the trash"
+    assert (vault_folder / ".trash/1 a.md").read_bytes() == OURS
 
 
 def test_a_clock_that_is_put_forward_lays_no_ghost(
