@@ -186,7 +186,7 @@ class Plans:
                     self._leave(plan)
                     left += 1
             for name in list(self._left):
-                # Ended since, or set aside as damaged.
+                # Settled, or set aside as damaged.
                 if not any((self._folder / f"{name}{state}").exists() for state in _STATES):
                     self._left.pop(name, None)
             return left
@@ -201,14 +201,14 @@ class Plans:
             with self._vault.hold(paths_of(plan.steps), Deadline.after(_STEP_SECONDS)):
                 for step in moves if plan.file.exists() else ():
                     try:
-                        self._is_moved(step.old, step.new)
+                        self._follow(step.old, step.new)
                     except (Unavailable, Timeout):
                         raise
                     except VaultError:
                         continue  # nobody can tell: settling it will say why
 
-    def _is_moved(self, old: str, new: str) -> bool:
-        """Whether a move was made; then writes that wait follow it: the crash may have come first."""
+    def _follow(self, old: str, new: str) -> bool:
+        """Have writes that wait follow a move: the crash may have come first. False when it was not made."""
         target = self._vault.find(new)
         if target is None or self._vault.find(old) is not None:
             return False
@@ -298,7 +298,7 @@ class Plans:
     def _move(
         self, old: str, new: str, deadline: Deadline, again: bool, permit: Permit | None
     ) -> bool:
-        if self._is_moved(old, new):
+        if self._follow(old, new):
             return False
         source, target = self._vault.find(old), self._vault.find(new)
         if again and source and target and source.disk != target.disk:
@@ -353,7 +353,6 @@ class Plans:
         try:
             plan.file.unlink(missing_ok=True)
             self._sync()
-            self._left.pop(plan.id, None)
         except OSError as error:
             # It ended well; settling it once more finds every step made.
             self._leave(plan)

@@ -305,7 +305,8 @@ class Vault:
             try:
                 with self.hold([path], deadline):
                     # Who came before us may have put theirs on record while we waited.
-                    if not self.waits(path) and not self._is_planned(path):
+                    if not self.waits(path):
+                        self.check_unplanned([path])
                         return self.edit_held(path, change, deadline, permit=permit, ready=ready)
             except CameBack:
                 if self.settle is None:

@@ -73,6 +73,17 @@ def entry(
     return record
 
 
+def moved_away(recovery: Recovery, journal: Journal, vault_folder: Path) -> Vault:
+    """A note was edited and then moved to `b.md`, before the remote can have had the edit."""
+    (vault_folder / "a.md").write_bytes(OURS)
+    entry(journal, OURS, BASE, applied=True)
+    recovery.settle()
+    vault, deadline = recovery._vault, Deadline.after(10)
+    with vault.hold(["a.md"], deadline):
+        vault.move_held("a.md", "b.md", deadline)
+    return vault
+
+
 def states(journal: Journal) -> list[str]:
     return [item.state for item in journal.items()]
 
@@ -365,15 +376,10 @@ def test_a_write_is_not_built_on_what_came_back(
     recovery: Recovery, journal: Journal, vault_folder: Path
 ) -> None:
     """A remote that had not heard of an edit yet shows the older note where the edited one was deleted."""
-    (vault_folder / "a.md").write_bytes(OURS)
-    entry(journal, OURS, BASE, applied=True)
-    recovery.settle()
-    vault, deadline = recovery._vault, Deadline.after(10)
-    with vault.hold(["a.md"], deadline):
-        vault.move_held("a.md", "b.md", deadline)
+    vault = moved_away(recovery, journal, vault_folder)
     (vault_folder / "a.md").write_bytes(BASE)
     written = vault.edit(
-        NotePath("a.md"), lambda now: (now.data if now else b"") + b"new", deadline
+        NotePath("a.md"), lambda now: (now.data if now else b"") + b"new", Deadline.after(10)
     )
     assert (written.created, (vault_folder / "a.md").read_bytes()) == (True, b"new")
     (thrown,) = (vault_folder / ".trash").iterdir()
@@ -384,13 +390,8 @@ def test_a_lost_note_is_written_over_what_came_back(
     recovery: Recovery, journal: Journal, vault_folder: Path
 ) -> None:
     """rclone died before it uploaded a note that was made where an edited one was moved away."""
-    (vault_folder / "a.md").write_bytes(OURS)
-    entry(journal, OURS, BASE, applied=True)
-    recovery.settle()
-    vault, deadline = recovery._vault, Deadline.after(10)
-    with vault.hold(["a.md"], deadline):
-        vault.move_held("a.md", "b.md", deadline)
-    vault.edit(NotePath("a.md"), lambda _: b"new", deadline)
+    vault = moved_away(recovery, journal, vault_folder)
+    vault.edit(NotePath("a.md"), lambda _: b"new", Deadline.after(10))
     (vault_folder / "a.md").write_bytes(BASE)
     vault.guard._lost("dead")
     assert vault.guard.probe().ok
@@ -423,12 +424,7 @@ def test_what_was_moved_before_a_crash_is_not_lost_at_its_old_place(
 def test_a_clock_that_is_put_forward_lays_no_ghost(
     recovery: Recovery, journal: Journal, vault_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (vault_folder / "a.md").write_bytes(OURS)
-    entry(journal, OURS, BASE, applied=True)
-    recovery.settle()
-    vault, deadline = recovery._vault, Deadline.after(10)
-    with vault.hold(["a.md"], deadline):
-        vault.move_held("a.md", "b.md", deadline)
+    moved_away(recovery, journal, vault_folder)
     ahead = time.time() + 86_400
     monkeypatch.setattr(time, "time", lambda: ahead)
     recovery.settle()
